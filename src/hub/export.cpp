@@ -23,23 +23,30 @@ void copy_into(const fs::path& file, const fs::path& folder) {
   write_file_atomically(folder / file.filename(), read_file(file));
 }
 
+/// True for GPTQ's and AWQ's separate files, which do not belong to dequantized weights.
+bool is_quantization(const fs::path& file) {
+  return file.filename() == "quantize_config.json" || file.filename() == "quant_config.json";
+}
+
 /// Copies the files other than weights unchanged: configuration, tokenizer and chat template.
 void copy_companions(const ModelFolder& model, const fs::path& to) {
   constexpr auto kKinds = std::to_array<std::string_view>({".json", ".model", ".txt", ".jinja"});
   for (const fs::directory_entry& entry : fs::directory_iterator(model.model)) {
     const fs::path& file = entry.path();
-    if (!entry.is_regular_file() || file.string().ends_with(".index.json")) continue;
+    if (!entry.is_regular_file() || file.string().ends_with(".index.json") || is_quantization(file)) continue;
     if (std::ranges::find(kKinds, file.extension().string()) != kKinds.end()) copy_into(file, to);
   }
   if (model.text == model.model) return;
   for (const fs::path& file : text::tokenizer_files(model.text)) copy_into(file, to);
 }
 
-/// Sets the dtype in config.json, under the keys of old and new versions of transformers (torch_dtype,
-/// dtype).
-void set_dtype(const fs::path& file, DType type) {
+/// Sets the dtype in config.json, if there is one, under the keys of old and new versions of transformers
+/// (torch_dtype, dtype), and removes the quantization, which the written weights no longer have.
+void describe_weights(const fs::path& file, std::optional<DType> type) {
   auto config = parse_json_object<Json>(read_file(file, models::kMaxConfigBytes), file.string());
-  config["dtype"] = config["torch_dtype"] = models::torch_name(type);
+  const size_t num_removed = config.erase("quantization_config") + config.erase("compression_config");
+  if (!type && num_removed == 0) return;
+  if (type) config["dtype"] = config["torch_dtype"] = models::torch_name(*type);
   write_file_atomically(file, config.dump(2) + "\n");
 }
 
@@ -47,7 +54,7 @@ void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderO
                   const fs::path& folder) {
   write_weights(weights, options, folder, "model");
   copy_companions(model, folder);
-  if (options.type) set_dtype(folder / kModelConfig, *options.type);
+  describe_weights(folder / kModelConfig, options.type);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "hub/floats.h"
 #include "hub/flux_names.h"
 #include "hub/gguf_model.h"
+#include "hub/quantized_weights.h"
 
 namespace hearth::hub {
 namespace {
@@ -176,6 +177,7 @@ io::WeightFiles open_weights(const fs::path& file_or_folder) {
     show_gguf(files);
     return files;
   }
+  if (fs::is_directory(file_or_folder)) show_dequantized(files, file_or_folder);
   const auto prefix = std::ranges::find_if(kPrefixes, [&](std::string_view one) {
     return std::ranges::any_of(files.tensors(), [&](const TensorView& tensor) {
       return tensor.name.starts_with(std::string(one) + std::string(kFirstBlock));

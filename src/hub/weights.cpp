@@ -16,6 +16,7 @@
 #include "hub/adapter.h"
 #include "hub/denoiser_adapter.h"
 #include "hub/open_weights.h"
+#include "hub/quantized_weights.h"
 #include "ir/state_name.h"
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
@@ -68,6 +69,8 @@ bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::Ten
   std::vector<void*> parts;
   for (const ops::QuantizedPart& part : ops::quantized_parts(tensor.quantized, rows, columns))
     parts.push_back(engine.data(engine.plan().layout->at(tensor.name + std::string(part.suffix))));
+  const auto* stored = dynamic_cast<const StoredQuantization*>(view.decoder.get());
+  if (stored != nullptr && stored->copy_parts(view, tensor.quantized, parts)) return true;
   ops::Quantizer quantizer(tensor.quantized, rows, columns, parts);
   const int64_t count = rows * columns, piece = quantizer.piece();
   std::atomic<bool> is_finite = true;
@@ -197,7 +200,7 @@ const char* weights_name(const engine::Engine& engine) {
 }
 
 DType main_dtype(const fs::path& model) {
-  const io::WeightFiles files(model);
+  const io::WeightFiles files = open_weights(model);
   std::map<DType, int64_t> counts;
   for (const io::TensorView& view : files.tensors()) counts[view.dtype] += view.shape.num_elements();
   const auto most_common = std::ranges::max_element(counts, {}, &std::pair<const DType, int64_t>::second);

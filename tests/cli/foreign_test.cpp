@@ -152,19 +152,21 @@ TEST_F(Foreign, GgufFilesAreNoModelFolders) {
   all_refuse({"model/model-q8_0.gguf", "GGUF", "a model by itself"});
 }
 
-TEST_F(Foreign, QuantizedModelsAreRefusedByTheirMethod) {
+TEST_F(Foreign, UnsupportedQuantizationsAreRefusedByTheirMethod) {
   const std::string config = get("model/config.json");
   const auto with = [&](const std::string& method) {
     return fmt::format(R"({{"quantization_config": {{"quant_method": "{}"}}, )", method) + config.substr(1);
   };
-  for (const std::string method : {"bitsandbytes", "gptq", "awq"}) {
+  for (const std::string method : {"hqq", "quanto", "mxfp4"}) {
     put("model/config.json", with(method));
     all_refuse({"model/config.json", "quantization_config", method, "adapter.quantize=nf4"});
     refused("hearth plan recipe.yaml model=./model", {"quantization_config", method});
   }
-  put("model/config.json", config);
+}
+
+TEST_F(Foreign, WeightsThatAreNotQuantizedAsTheConfigSaysAreRefused) {
   put("model/quantize_config.json", "{}");
-  all_refuse({"model/config.json", "quantize_config.json", "adapter.quantize=nf4"});
+  refused("hearth train recipe.yaml model=./model --out run", {"gptq, but no tensor is quantized"});
 }
 
 TEST_F(Foreign, DataOfOtherFormatsIsConverted) {

@@ -37,8 +37,8 @@ TEST(DecoderConfig, WhatIsNotFollowedIsRefused) {
     json[key] = value;
     return error_of(json);
   };
-  EXPECT_THAT(with("quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}),
-              AllOf(HasSubstr("quantization_config"), HasSubstr("gptq")));
+  EXPECT_THAT(with("quantization_config", {{"quant_method", "hqq"}, {"bits", 4}}),
+              AllOf(HasSubstr("quantization_config"), HasSubstr("hqq"), HasSubstr("compressed-tensors")));
   EXPECT_THAT(with("is_causal", false), HasSubstr("is_causal"));
   EXPECT_THAT(with("use_bidirectional_attention", true), HasSubstr("use_bidirectional_attention"));
   EXPECT_EQ(with("is_causal", true), "no error");

@@ -58,6 +58,7 @@ nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const D
   if (decoder.experts.count > 0) config["num_local_experts"] = decoder.experts.count;
   if (decoder.family == "qwen3_moe") config["num_experts"] = decoder.experts.count;
   const Json dtype = config.contains("dtype") ? config.at("dtype") : config.value("torch_dtype", Json());
+  config.erase("quantization_config");  // Written weights are dequantized.
   if (!dtype.is_null()) config["dtype"] = config["torch_dtype"] = dtype;
   return config;
 }

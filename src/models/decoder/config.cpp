@@ -49,23 +49,24 @@ struct Defaults {
   RopeDefaults rope = {};
 };
 
-[[noreturn]] void refuse_quantized(std::string_view where, std::string_view found) {
-  user_error(
-      "{}: the weights are quantized ({}); use the original model in f32, bf16, f16 or f64, which "
-      "adapter.quantize=nf4 stores in 4 bits (QLoRA)",
-      where, found);
-}
+/// Quantization methods (quant_method) whose checkpoints hub::show_dequantized reads.
+constexpr std::array kQuantMethods = {"fp8",  "fbgemm_fp8", "compressed-tensors",
+                                      "gptq", "awq",        "bitsandbytes"};
 
-void check_not_quantized(const Json& config, std::string_view where) {
+void check_quantization(const Json& config, std::string_view where) {
   const auto found = config.find("quantization_config");
   if (found == config.end() || found->is_null()) return;
-  const std::string method = found->is_object() ? found->value("quant_method", Json("?")).dump() : "?";
-  refuse_quantized(where, fmt::format("a quantization_config (quant_method {})", method.substr(0, 40)));
+  const Json method = found->is_object() ? found->value("quant_method", Json("?")) : Json("?");
+  if (std::ranges::find(kQuantMethods, method) != kQuantMethods.end()) return;
+  user_error(
+      "{}: the weights are quantized by {} (quant_method in quantization_config), which is not supported ({} "
+      "are); use the original model, which adapter.quantize=nf4 stores in 4 bits (QLoRA)",
+      where, method.dump().substr(0, 40), fmt::join(kQuantMethods, ", "));
 }
 
 /// Throws a UserError for keys with which transformers computes something that is not supported here.
 void check_unsupported_keys(const Json& config, const Reader& reader) {
-  check_not_quantized(config, reader.where());
+  check_quantization(config, reader.where());
   if (!reader.flag("is_causal", true)) reader.fail("is_causal", "true");
   if (reader.flag("use_bidirectional_attention", false)) reader.fail("use_bidirectional_attention", "false");
   if (reader.has("per_layer_config")) reader.fail("per_layer_config", "no settings per layer");
@@ -483,13 +484,8 @@ std::string read_decoder_json(const fs::path& file) {
   if (!fs::exists(file))
     user_error("expected the config.json of a language model, but there is no '{}'{}", file.string(),
                download_advice(file.parent_path()));
-  // Older models that were quantized with GPTQ or AWQ have a separate file instead of a quantization_config.
-  for (const char* name : {"quantize_config.json", "quant_config.json"}) {
-    if (fs::exists(file.parent_path() / name))
-      refuse_quantized(file.string(), fmt::format("a {} in the same folder", name));
-  }
   std::string json = read_file(file, kMaxConfigBytes);
-  check_not_quantized(parse_json_object<Json>(json, file.string()), file.string());
+  check_quantization(parse_json_object<Json>(json, file.string()), file.string());
   return json;
 }
 

@@ -82,10 +82,10 @@ inline constexpr int64_t kMaxConfigBytes = 1 << 22;
 /// Reads a config; `where` names it in messages. Throws a UserError for an unknown family, or a missing or
 /// invalid value.
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
-/// Reads a config.json; throws a UserError if it is missing, or if the weights are quantized.
+/// Reads a config.json; throws a UserError if it is missing.
 DecoderConfig read_decoder_config(const fs::path& file);
-/// Returns the text of a config.json. Throws a UserError if the file does not exist, or if it or a
-/// quantize_config.json in the same folder describes quantized weights.
+/// Returns the text of a config.json. Throws a UserError if the file does not exist, or if its weights are
+/// quantized by a method that is not supported.
 std::string read_decoder_json(const fs::path& config_file);
 
 /// Returns a warning if `context` exceeds the model's trained positions but can be computed (RoPE); otherwise
