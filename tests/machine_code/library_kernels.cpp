@@ -1,6 +1,10 @@
-// library_kernels CODE_OBJECT PATTERN N: what those of rocBLAS's own kernels whose names match take for a
-// matmul of N x N x N, as lines of a report (hip_runtime.cpp). A block of each stands for all. The rates of
-// such kernels are published, and so a model that makes cycles of counters can be checked.
+// library_kernels CODE_OBJECT PATTERN matmul N ELEMENT_BYTES
+// library_kernels CODE_OBJECT PATTERN launch GRID_X,GRID_Y,GRID_Z THREADS_X,THREADS_Y LDS_BYTES BLOCKS
+// ARGUMENT... Executes the kernels of other projects whose names match, and prints their counters as the
+// report of hip_runtime.cpp does. `matmul` calls Tensile kernels of rocBLAS for N x N x N; one block
+// represents all. `launch` calls any kernel: BLOCKS blocks represent the launch, and an argument is
+// memory:BYTES, i32:VALUE or f32:VALUE. The rates of such kernels are published, so that bench/calibrate.py
+// can check the model of cycles.
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -18,10 +22,9 @@ namespace {
 
 using namespace machine_code;
 
-/// Operands and result, all zero, as large as they must be and no larger.
-std::byte* matrix(uint64_t n) {
+/// Allocates zeroed memory that kernels may access, with no byte to spare.
+std::byte* allocate(uint64_t bytes) {
   constexpr size_t kPage = 4096;
-  const size_t bytes = n * n * 2;
   void* made = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   std::fill_n(static_cast<std::byte*>(made), bytes, std::byte{0});
   allow(reinterpret_cast<uint64_t>(made), bytes);
@@ -60,7 +63,20 @@ std::map<std::string, uint64_t> arguments_of(const std::string& name, uint64_t n
   return values;
 }
 
-void run(Kernel kernel, uint64_t n, const std::map<std::string, std::byte*>& memory) {
+void count(Kernel kernel, Size blocks, Size threads, void** arguments, size_t lds_bytes) {
+  // Some flush denormal numbers, which Hearth's must not.
+  kernel.rsrc1 |= 15u << 16;
+  try {
+    launch(kernel, blocks, threads, arguments, lds_bytes);
+  } catch (const Fault& fault) {
+    std::fprintf(stderr, "%s\n", fault.what.c_str());
+    return;
+  }
+  std::printf("kernel 0 %s\n", kernel.name.c_str());
+  print(counts().counters.at(kernel.name), stdout);
+}
+
+void count_matmul(const Kernel& kernel, uint64_t n, const std::map<std::string, std::byte*>& memory) {
   std::smatch tile;
   if (!std::regex_search(kernel.name, tile, std::regex("_MT([0-9]+)x([0-9]+)x"))) return;
   const auto rows = static_cast<uint32_t>(std::stoul(tile[1])),
@@ -70,34 +86,54 @@ void run(Kernel kernel, uint64_t n, const std::map<std::string, std::byte*>& mem
   auto values = arguments_of(kernel.name, n, blocks, memory);
   std::vector<void*> arguments;
   for (const Argument& argument : kernel.arguments) arguments.push_back(&values[argument.name]);
-  // They flush denormal numbers, which Hearth's must not.
-  kernel.rsrc1 |= 15u << 16;
-  try {
-    launch(kernel, blocks, {kernel.most_threads, 1, 1}, arguments.data(), 0);
-  } catch (const Fault& fault) {
-    std::fprintf(stderr, "%s\n", fault.what.c_str());
-    return;
-  }
-  std::printf("kernel 0 %s\n", kernel.name.c_str());
-  print(counts().counters.at(kernel.name), stdout);
+  count(kernel, blocks, {kernel.most_threads, 1, 1}, arguments.data(), 0);
+}
+
+/// Parses "X,Y,Z"; axes that are left out are 1.
+Size size_of(const std::string& text) {
+  Size size;
+  std::sscanf(text.c_str(), "%u,%u,%u", &size.x, &size.y, &size.z);
+  return size;
+}
+
+/// Parses an argument of `launch` into the eight bytes from which a kernel takes as many as it declares.
+uint64_t argument_of(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon), value = text.substr(colon + 1);
+  if (kind == "memory") return reinterpret_cast<uint64_t>(allocate(std::stoull(value)));
+  if (kind == "f32") return std::bit_cast<uint32_t>(std::stof(value));
+  return static_cast<uint32_t>(std::stol(value));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
-  std::ifstream file(argv[1], std::ios::binary);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const bool matmul = words.size() == 5 && words[2] == "matmul";
+  if (!matmul && (words.size() < 7 || words[2] != "launch")) return 2;
+  std::ifstream file(words[0], std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  const std::regex pattern(argv[2]);
-  const auto n = static_cast<uint64_t>(std::atoll(argv[3]));
+  const std::regex pattern(words[1]);
   settings().counts = true;
-  settings().most_blocks = 1;
-  std::map<std::string, std::byte*> memory;
-  for (const char* name : {"A", "B", "C", "D"}) memory[name] = matrix(n);
+  settings().most_blocks = matmul ? 1 : std::stoull(words[6]);
   try {
     const CodeObject object(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+    std::map<std::string, std::byte*> memory;
+    std::vector<uint64_t> values;
+    std::vector<void*> arguments;
+    const uint64_t n = matmul ? std::stoull(words[3]) : 0;
+    for (const char* name : {"A", "B", "C", "D"}) {
+      if (matmul) memory[name] = allocate(n * n * std::stoull(words[4]));
+    }
+    for (size_t i = 7; i < words.size(); ++i) values.push_back(argument_of(words[i]));
+    for (uint64_t& value : values) arguments.push_back(&value);
     for (const auto& [name, kernel] : object.kernels()) {
-      if (std::regex_search(name, pattern)) run(kernel, n, memory);
+      if (!std::regex_search(name, pattern)) continue;
+      if (matmul) {
+        count_matmul(kernel, n, memory);
+      } else {
+        count(kernel, size_of(words[3]), size_of(words[4]), arguments.data(), std::stoull(words[5]));
+      }
     }
   } catch (const Fault& fault) {
     std::fprintf(stderr, "%s\n", fault.what.c_str());
