@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Kernels on AMD's GPUs: turns what the instruction emulator counted and the compiler's remarks (tools/kernels hip) into bench/KERNELS.md.
 
-kernels.py LOG CASES FILE, or kernels.py --bars LOG CASES, which prints `bar NAME VALUE` lines of what was counted for gfx1100, or
-kernels.py --model LOG, which compares modeled with published rates of rocBLAS.
+kernels.py LOG CASES FILE, or kernels.py --bars LOG CASES, which prints `bar NAME VALUE` lines of what was counted for gfx1100.
 Ends with status 1 and names the kernel where registers spill, scratch memory is used, a warp has not 32 lanes, matrix
 instructions are missing, or bounds of kernel_counts.py are broken.
 """
@@ -22,8 +21,15 @@ HEAD = """# Kernels on AMD's GPUs
 Made by `tools/kernels hip`; do not edit. No AMD GPU has run these kernels yet.
 
 First what the cases of bench/gpu_cases.py take: each kernel's compiled code is executed by an instruction emulator (a few blocks stand for a
-launch), and bench/gpu_model.py makes cycles of what it counts: those of the busiest unit, or of waves that wait, whichever is more. Units are
-taken to overlap perfectly: a lower bound. Instructions are in millions and of a whole wave; passes of shared memory and lines of 128
+launch), and bench/gpu_model.py makes two figures of what it counts:
+
+- bound: no GPU of this kind is faster. The busiest unit decides, or waves that wait for their loads; units overlap perfectly, at the
+  boost clock and AMD's bandwidth.
+- expected: the bound times a factor by class of kernel, with the range of its error bar in parentheses. `bench/calibrate.py` fits the factors to
+  kernels of other projects on an RX 7900 XTX and prints the errors on those held out:
+
+{fits}
+Instructions are in millions and of a whole wave; passes of shared memory and lines of 128
 bytes are beside the fewest that could do; waves are those of a SIMD; a case's rate stands in the row of its longest kernel.
 """
 REMARKS = """
@@ -93,11 +99,16 @@ def report(notes, bad):
     sys.exit(1 if bad else 0)
 
 
+def fits_table():
+    text = "| class of kernel | expected time / bound | error bar |\n| --- | --- | --- |\n"
+    return text + "".join(f"| {name} | {fit.factor:.2f} | {fit.error:.2f} times either way |\n" for name, fit in gpu_model.fits().items())
+
+
 def print_bars(log, cases):
     counted = read_counts(log, cases, "gfx1100")
     bars = kernel_counts.bars_of(cases, counted, gpu_model.usual_gpu("gfx1100"))
     for bar in bars:
-        print(f"bar {bar.name} {bar}, {'met' if bar.is_met() else 'missed'}: {bar.target()}; "
+        print(f"bar {bar.name} {bar}, {'met' if bar.is_met() else 'missed'}: {bar.target()}; expected {bar.expectation()}; "
               f"plans: {bar.planned:.2f} times the seconds")
     bad, loose = kernel_counts.check_bounds(cases, counted, "gfx1100")
     report(loose, bad + kernel_counts.check_plans(bars))
@@ -110,7 +121,7 @@ def write_tables(log, cases, path):
     for r in records:
         r["short"] = short_name(r["name"])
     bad = [f"{r['short']} on {r['target']}: {'; '.join(faults(r))}" for r in records if faults(r)]
-    text, notes = HEAD, []
+    text, notes = HEAD.replace("{fits}", fits_table()), []
     targets = sorted(set(re.findall(r"^== counted (\w+) ", log, re.M)))
     if not targets:
         sys.exit("expected counts of kernels, got none")
@@ -127,30 +138,7 @@ def write_tables(log, cases, path):
     report(notes, bad)
 
 
-# TFLOP/s of f16 on an RX 7900 XTX by n, PyTorch 2.9 and 2.10 with ROCm 7 (ROCm issue 5725, zzc0721/torch-performance-test-data
-# issues 68 and 103).
-PUBLISHED = {4096: (95, 101), 2048: (58, 65), 1024: (24.5, 25.7)}
-
-
-def check_model(log):
-    """The best kernel of each size in a log with `== library N` before each report; wrong is what is off by more than 20%."""
-    gpu = next(gpu for gpu in gpu_model.GPUS if gpu.name == "rx7900xtx")
-    reports = re.findall(r"^== library (\d+)\n(.*?)(?=^== |\Z)", log, re.M | re.S)
-    bad = [] if reports else ["expected reports of rocBLAS's kernels, got none"]
-    for n, report_of in ((int(n), text) for n, text in reports):
-        seconds = min(gpu_model.seconds_of([k], gpu) for k in gpu_model.read_counted(report_of)) + gpu_model.CALL_SECONDS
-        rate = 2 * n**3 / seconds / 1e12
-        low, high = PUBLISHED[n]
-        off = rate / high - 1 if rate > high else rate / low - 1 if rate < low else 0
-        print(f"rocBLAS {n}^3: modeled {rate:.1f} TFLOP/s, published {low} to {high}: {100 * off:+.0f}%")
-        if abs(off) > 0.2:
-            bad.append(f"the model is off by {100 * off:.0f}% at {n}^3")
-    report([], bad)
-
-
 def main():
-    if sys.argv[1] == "--model":
-        return check_model(Path(sys.argv[2]).read_text(encoding="utf-8", errors="replace"))
     bars = sys.argv[1] == "--bars"
     log, folder = sys.argv[1 + bars:3 + bars]
     text = Path(log).read_text(encoding="utf-8", errors="replace")
