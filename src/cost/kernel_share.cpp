@@ -1,5 +1,6 @@
 #include "cost/kernel_share.h"
 
+#include <algorithm>
 #include <array>
 
 namespace hearth::cost {
@@ -31,12 +32,12 @@ constexpr auto kShares = std::to_array<Shares>({
     {Kind::depthwise_conv_grad_input, 0.015, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv_grad_weight, 0.025, 0.25, 0.016, 0.25},
     {Kind::attention, 0.67, 0.67, 0.12, 0.12},
-    {Kind::attention_grad, 0.74, 0.74, 0.063, 0.063},
+    {Kind::attention_grad, 0.74, 0.74, 0.082, 0.082},
     // Larger heads need more registers, so fewer warps run at a time.
     {Kind::attention_grad_large_heads, 0.54, 0.54, 0.063, 0.063},
-    {Kind::head, 0.94, 0.94, 1, 1},
+    {Kind::head, 0.94, 0.94, 0.72, 0.72},
     // Computing which elements to read takes most of the time.
-    {Kind::resize, 0.0115, 0.0215, 1, 1},
+    {Kind::resize, 0.0144, 0.027, 1, 1},
     {Kind::simota, 0.017, 0.017, 1, 1},
     // GPUs have low f64 rates.
     {Kind::rope_table, 0.029, 0.029, 1, 1},
@@ -53,7 +54,25 @@ static_assert([] {
 /// because the vendor's library is faster.
 constexpr double kDequantizedRows = 130, kManyRows = 512;
 
+struct NamedRates {
+  std::string_view op;
+  OpRates rates;
+};
+/// Rates of ops on an H200, of ResNet-50's by the GPU's clock (bench/GPU-NVIDIA-H200.md).
+constexpr NamedRates kNvidiaRates[] = {
+    {"conv2d_moments", {.conv = 0.82}},       {"conv2d_grad_input", {.conv = 1.2}},
+    {"conv2d_grad_weight", {.conv = 1.34}},   {"batch_norm", {.bandwidth = 0.6}},
+    {"batch_norm_grad", {.bandwidth = 0.41}}, {"max_pool2d", {.bandwidth = 0.42}},
+    {"max_pool2d_grad", {.bandwidth = 0.22}},
+};
+
 }  // namespace
+
+OpRates op_rates(std::string_view op, Vendor vendor) {
+  if (vendor != Vendor::nvidia) return {};
+  const auto* const found = std::ranges::find(kNvidiaRates, op, &NamedRates::op);
+  return found == std::end(kNvidiaRates) ? OpRates{} : found->rates;
+}
 
 double kernel_share(const ir::Cost& cost, bool half, Vendor vendor) {
   if (vendor == Vendor::none) return 1;

@@ -43,6 +43,8 @@ Roofline make_roofline(const ir::Graph& graph, const Device& device) {
                    .flops = cost.flops,
                    .bytes = cost.bytes,
                    .seconds = seconds_of(graph, node, device) + (launches[i] ? device.launch_seconds : 0)});
+    made.expected.add(expected_seconds(graph, node, device), 1);
+    if (launches[i]) made.expected.add({device.launch_seconds, device.launch_seconds}, 1);
   }
   sort_rows(made);
   return made;
@@ -57,6 +59,7 @@ void Roofline::add(const Roofline& other, int times) {
                     .bytes = times * row.bytes,
                     .seconds = times * row.seconds});
   }
+  expected.add(other.expected, times);
   sort_rows(*this);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cost/device.h"
+#include "cost/seconds.h"
 #include "ir/graph.h"
 
 namespace hearth::cost {
@@ -26,6 +27,7 @@ struct Roofline {
   double flops = 0;
   double bytes = 0;
   double seconds = 0;
+  TimeRange expected;  ///< of all rows; `seconds` may be outside (expected_seconds)
 
   /// Adds the totals of another program, multiplied by `times`.
   void add(const Roofline& other, int times);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cost/expectation.h"
 #include "cost/kernel_share.h"
 #include "ir/kernel_group.h"
 #include "ir/op_def.h"
@@ -30,17 +31,41 @@ double slowdown(const ir::Cost& cost, bool half, const Device& device) {
   return rounds * device.units / cost.blocks / share;
 }
 
+/// Seconds of a node's arithmetic and of its memory traffic.
+struct Parts {
+  double computing = 0, moving = 0;
+};
+Parts parts_of(const ir::Graph& graph, const ir::Node& node, const Device& device) {
+  const ir::Cost cost = ir::cost_of(graph, node);
+  if (node.op->transfer != ir::Transfer::none) return {.moving = cost.bytes / device.link_bytes_per_second};
+  const bool half = is_half(graph, node);
+  const double rate = half ? device.half_flops_per_second : device.full_flops_per_second;
+  const OpRates rates = op_rates(node.op->name, device.vendor);
+  const double relative = cost.kernel == ir::KernelKind::conv ? rates.conv : 1;
+  return {.computing = slowdown(cost, half, device) * cost.flops / (rate * relative),
+          .moving = cost.bytes / (device.bytes_per_second * rates.bandwidth)};
+}
+
 }  // namespace
 
 double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& device) {
-  const ir::Cost cost = ir::cost_of(graph, node);
-  if (node.op->transfer != ir::Transfer::none) return cost.bytes / device.link_bytes_per_second;
-  const bool half = is_half(graph, node);
-  const double rate = half ? device.half_flops_per_second : device.full_flops_per_second;
-  const double computing = slowdown(cost, half, device) * cost.flops / rate;
-  const double moving = cost.bytes / device.bytes_per_second;
+  const Parts parts = parts_of(graph, node, device);
   // With overlap, the longer of the two determines the time (roofline model).
-  return device.overlaps ? std::max(computing, moving) : computing + moving;
+  return device.overlaps ? std::max(parts.computing, parts.moving) : parts.computing + parts.moving;
+}
+
+void TimeRange::add(const TimeRange& other, double times) {
+  low += times * other.low;
+  high += times * other.high;
+}
+
+TimeRange expected_seconds(const ir::Graph& graph, const ir::Node& node, const Device& device) {
+  const double seconds = seconds_of(graph, node, device);
+  if (node.op->transfer != ir::Transfer::none) return {seconds, seconds};
+  const Parts parts = parts_of(graph, node, device);
+  const Expectation expected =
+      expectation_of(ir::cost_of(graph, node).kernel, parts.moving >= parts.computing, device.vendor);
+  return {expected.low * seconds, expected.high * seconds};
 }
 
 StepTime simulate(const ir::Graph& graph, const Device& device) {
@@ -51,6 +76,7 @@ StepTime simulate(const ir::Graph& graph, const Device& device) {
   double in_seconds = 0;
   double out_seconds = 0;
   StepTime time;
+  TimeRange computing;
   const std::vector<bool> launches = ir::kernel_starts(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
@@ -64,10 +90,12 @@ StepTime simulate(const ir::Graph& graph, const Device& device) {
     }
     queue = start + seconds;
     (computes ? time.compute_seconds : comes_in ? in_seconds : out_seconds) += seconds;
+    if (computes) computing.add(expected_seconds(graph, node, device), 1);
     for (const ir::ValueId out : node.outputs) ready[static_cast<size_t>(out)] = queue;
   }
   time.seconds = std::max({compute_done, in_done, out_done});
   time.link_seconds = std::max(in_seconds, out_seconds);
+  if (time.compute_seconds > 0) time.expected.add(computing, time.seconds / time.compute_seconds);
   return time;
 }
 

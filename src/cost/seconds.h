@@ -9,10 +9,23 @@ namespace hearth::cost {
 /// stages, simulation and reports all use this formula.
 double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& device);
 
+/// Range of time in seconds.
+struct TimeRange {
+  double low = 0;
+  double high = 0;
+
+  void add(const TimeRange& other, double times);
+};
+/// Returns the time to expect of a node: its predicted seconds within the error of the model
+/// (expectation.h).
+TimeRange expected_seconds(const ir::Graph& graph, const ir::Node& node, const Device& device);
+
 /// Predicted time of one run of a graph.
 struct StepTime {
   double seconds = 0;
   double compute_seconds = 0;
+  /// Range to expect of `seconds`, if computing is as far from its modeled time in each part.
+  TimeRange expected;
   /// Busy time of the link between device and host memory, in the direction that is busy longer.
   double link_seconds = 0;
 };

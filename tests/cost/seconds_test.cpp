@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/expectation.h"
 #include "cost/kernel_share.h"
 #include "graph_text.h"
 #include "ir/op_def.h"
@@ -84,6 +85,39 @@ TEST(KernelShare, FollowsKindDtypeVendorAndRows) {
   EXPECT_DOUBLE_EQ(kernel_share(few, true, Vendor::amd), 0.98);
   EXPECT_DOUBLE_EQ(kernel_share(few, true, Vendor::nvidia), 0.5);
   EXPECT_DOUBLE_EQ(kernel_share(many, true, Vendor::amd), 0.98 * 1300 / 1430);
+}
+
+TEST(SecondsOf, FollowsTheMeasuredBandwidthOfBatchNormOnNvidiaAlone) {
+  const ir::Graph g = graph_of(R"(input %0 "x" : bf16[8192, 1024]
+input %1 "weight" : f32[1024]
+input %2 "bias" : f32[1024]
+state %3 "mean" : f32[1024]
+state %4 "var" : f32[1024]
+%5, %6, %7, %8, %9 = batch_norm(%0, %1, %2, %3, %4) {momentum=0.1, eps=1e-05} : bf16[8192, 1024], f32[1024], f32[1024], f32[1024], f32[1024]
+return %5
+)");
+  const double bytes = ir::cost_of(g, g.nodes[0]).bytes;
+  for (const auto& [name, share] : {std::pair{"h200", 0.6}, {"rx7900xt", 1.0}}) {
+    const Device& gpu = find_gpu(name);
+    EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[0], gpu), bytes / (share * gpu.bytes_per_second)) << name;
+  }
+}
+
+TEST(ExpectedSeconds, AreTheModeledOnesWithinTheErrorOfTheClass) {
+  const ir::Graph g = graph();
+  const auto range = [&](size_t node, const Device& gpu) {
+    const TimeRange seconds = expected_seconds(g, g.nodes[node], gpu);
+    const double modeled = seconds_of(g, g.nodes[node], gpu);
+    return std::pair{seconds.low / modeled, seconds.high / modeled};
+  };
+  const auto fit = [](KernelClass kernels) { return class_fits()[static_cast<size_t>(kernels)]; };
+  const Device& amd = find_gpu("rx7900xt");
+  const ClassFit matmul = fit(KernelClass::matmul), memory = fit(KernelClass::memory);
+  EXPECT_DOUBLE_EQ(range(0, amd).second, 0.82 * matmul.factor * matmul.error);
+  EXPECT_DOUBLE_EQ(range(1, amd).first, 0.85 * memory.factor / memory.error);
+  EXPECT_EQ(range(2, amd), std::pair(1.0, 1.0));
+  EXPECT_DOUBLE_EQ(range(0, find_gpu("h200")).second, 1.15);
+  EXPECT_EQ(range(0, Device{}), std::pair(1.0, 1.0));
 }
 
 TEST(SecondsOf, DiffersBetweenGpus) {
