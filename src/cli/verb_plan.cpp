@@ -100,8 +100,9 @@ void print_fits(const BudgetPlans& fits, int64_t batch, int64_t memory, const co
   }
   const planner::PlanReport& report = fits.cheapest->report;
   say("fastest plan for micro-batch {}: {}\n", batch, planner::describe(*fits.cheapest));
-  say("  peak {}, in host memory {}, {:.2f} s per micro-batch on {} (modeled)\n",
-      human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds, gpu.full_name);
+  say("  peak {}, in host memory {}, {:.2f} s per micro-batch on {} (modeled; expected {:.2f} to {:.2f} s)\n",
+      human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds, gpu.full_name,
+      report.time.expected.low, report.time.expected.high);
   say("largest micro-batch with recompute and offload: {} (peak {})\n", fits.largest->batch,
       human_bytes(fits.largest->peak_bytes));
 }

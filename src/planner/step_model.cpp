@@ -61,9 +61,16 @@ std::string to_table(const StepModel& model) {
   int count = 0;
   for (const cost::RooflineRow& r : all.rows) count += r.count;
   text += row({"in all", count, all.launches, all.flops, all.bytes, all.seconds});
-  return text + fmt::format("modeled: {:.3f} ms per step, {:.0f} {}/s, MFU {:.1f}%\nsources: {}\n",
-                            all.seconds * 1e3, model.samples_per_second(),
-                            model.is_text ? "tokens" : "images", 100 * model.mfu(), model.gpu->sources);
+  const char* const unit = model.is_text ? "tokens" : "images";
+  const auto rate = [&](double seconds) { return static_cast<double>(model.num_samples) / seconds; };
+  const auto mfu = [&](double seconds) { return 100 * model.mfu() * all.seconds / seconds; };
+  const auto& [low, high] = all.expected;
+  text += fmt::format("modeled: {:.3f} ms per step, {:.0f} {}/s, MFU {:.1f}%\n", all.seconds * 1e3,
+                      model.samples_per_second(), unit, 100 * model.mfu());
+  text +=
+      fmt::format("expected: {:.1f} to {:.1f} ms per step, {:.0f} to {:.0f} {}/s, MFU {:.1f} to {:.1f}%\n",
+                  low * 1e3, high * 1e3, rate(high), rate(low), unit, mfu(high), mfu(low));
+  return text + fmt::format("sources: {}\n", model.gpu->sources);
 }
 
 }  // namespace hearth::planner
