@@ -3,7 +3,8 @@
 
 calibrate.py         fits on the counters in calibration.json and prints the errors; fails if the stored fit is another one
 calibrate.py runs    prints the point, code object and arguments of each run of library_kernels (`tools/kernels --model`)
-calibrate.py LOG     stores the counters of a log of these runs, with `== point NAME` before each, and the fit to them
+calibrate.py LOG     fits on the counters of a log of these runs, with `== point NAME` before each; fails if a factor differs from the
+                     stored one by more than MAX_CHANGE; with --store it stores counters and fit instead
 
 A published time is the factor of the kernel's class times its bound, plus the cost of a call in its source. Factors and costs are
 fitted to half of the points; the error bar of a class is the root mean square error of those held out, as a factor.
@@ -21,6 +22,7 @@ GPU = next(gpu for gpu in gpu_model.GPUS if gpu.name == "rx7900xtx")
 # No code objects of these with published rates: they take the factor of the class that resembles them most, and the largest error bar.
 LIKE = {"convolution": "matmul", "quantized": "matmul"}
 STEPS = 60
+MAX_CHANGE = 1.05
 
 
 def load():
@@ -150,6 +152,15 @@ def store(data, log):
             print(f"SKIPPED: {point['name']}: no code object here; the stored counters stay")
 
 
+def check(found, stored, log):
+    """Fails if the fit is not the stored one; a log may come from another compiler."""
+    limit = MAX_CHANGE if log else 1.0
+    changed = [f"{name}: {fit['factor']} times the bound, stored {stored[name]['factor']}" for name, fit in found.items()
+               if not 1 / limit <= fit["factor"] / stored[name]["factor"] <= limit]
+    if changed or not log and found != stored:
+        sys.exit(f"calibration.json has another fit than the counters give: {'; '.join(changed) or found}")
+
+
 def main():
     data = load()
     if sys.argv[1:] == ["runs"]:
@@ -157,16 +168,17 @@ def main():
             for name, words in point["runs"]:
                 print(f"{point['name']}\t{name}\t{words}")
         return
-    if sys.argv[1:]:
-        with open(sys.argv[1], encoding="utf-8", errors="replace") as log:
-            store(data, log.read())
+    log = sys.argv[-1] if sys.argv[1:] else None
+    if log:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            store(data, file.read())
     fit = fit_to([point for point in data["points"] if not point["held_out"]], data["sources"])
     fits = fits_of(data["points"], fit)
     report(data["points"], fit, fits)
-    if sys.argv[1:]:
+    if sys.argv[1:2] == ["--store"]:
         save(data | {"fits": fits})
-    elif fits != data["fits"]:
-        sys.exit(f"calibration.json has another fit than its counters give: {fits}")
+    else:
+        check(fits, data["fits"], log)
 
 
 if __name__ == "__main__":
