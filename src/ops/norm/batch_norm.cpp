@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/convert.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/formulas.h"
 #include "ops/norm/batch_norm_kernels.h"
@@ -28,6 +29,8 @@ Options options_of(const Attrs& attrs) {
           .given_rstd = attrs.text_or("statistics", "variance") == "rstd"};
 }
 
+bool has_mask(const Attrs& attrs) { return attrs.integer_or("mask", 0) != 0; }
+
 double rstd_of(const Options& options, double statistic) {
   return options.given_rstd ? statistic : 1 / std::sqrt(statistic + options.eps);
 }
@@ -54,10 +57,25 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
   }
 }
 
+/// Computes the mask of y.
+void store_mask(const Type& y, const KernelArgs& args) {
+  args.threads->parallel_for(
+      y.shape.num_elements() / kMaskElements, kGrain / kMaskElements, [&](Range range) {
+        alignas(64) float scratch[kMaskElements];
+        for (int64_t i = range.begin; i < range.end; ++i) {
+          const float* values = cpu::as_f32(y.dtype, args.out[0], i * kMaskElements, kMaskElements, scratch);
+          unsigned bits = 0;
+          for (unsigned e = 0; e < kMaskElements; ++e) bits |= (values[e] > 0 ? 1U : 0U) << e;
+          args.output<uint8_t>(kNormMask)[i] = static_cast<uint8_t>(bits);
+        }
+      });
+}
+
 Kernel train_kernel(const NodeView& node) {
   const NormShape shape = norm_shape(node.in_type(NormIn::x));
   const bool residual = node.has_input(NormIn::residual), measured = node.has_input(NormIn::moments);
-  const auto run = [shape, residual, measured, options = options_of(node.attrs)](const KernelArgs& args) {
+  const auto run = [shape, residual, measured, masked = has_mask(node.attrs), y = node.out_type(0),
+                    options = options_of(node.attrs)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
     if (measured) {
       join_groups(shape, args.input<float>(NormIn::moments), work);
@@ -71,6 +89,7 @@ Kernel train_kernel(const NodeView& node) {
                .bias = args.input<float>(NormIn::bias),
                .activation = options.activation},
               args.in[NormIn::x], residual ? args.in[NormIn::residual] : nullptr, args.out[0], *args.threads);
+    if (masked) store_mask(y, args);
   };
   return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
 }
@@ -115,8 +134,14 @@ Inferred infer_train(const NodeView& node) {
     return refuse(
         "batch normalization needs at least 2 values per channel to train, but this batch has 1; use a "
         "larger batch");
-  const Type channels = f32_type({node.in_type(NormIn::x).shape.back()});
-  return {.out = {node.in_type(NormIn::x), channels, channels, channels, channels}, .error = ""};
+  const Type x = node.in_type(NormIn::x), channels = f32_type({x.shape.back()});
+  std::vector<Type> out = {x, channels, channels, channels, channels};
+  if (has_mask(node.attrs)) {
+    if (norm_activation(node.attrs) != NormActivation::relu || !may_have_mask(x))
+      return refuse("mask=1 requires activation=relu, 16 bits and channels in multiples of 8");
+    out.push_back(mask_type(x));
+  }
+  return {.out = out, .error = ""};
 }
 
 Inferred infer_infer(const NodeView& node) {
@@ -185,6 +210,10 @@ void train_reference(const ReferenceArgs& args) {
         (1 - options.momentum) * args.in[NormIn::var][c] + options.momentum * squares / (rows - 1);
     reference_channel(args, c, mean, rstd);
   }
+  if (!has_mask(args.node.attrs)) return;
+  std::fill(args.out[kNormMask].begin(), args.out[kNormMask].end(), 0.0);
+  for (size_t i = 0; i < x.size(); ++i)
+    if (args.out[0][i] > 0) args.out[kNormMask][i / kMaskElements] += std::exp2(i % kMaskElements);
 }
 
 void infer_reference(const ReferenceArgs& args) {
@@ -295,6 +324,10 @@ std::vector<Sample> train_samples() {
     if (!residual) made.back().in.push_back(absent());
     made.back().in.push_back(filled(SampleInput::Fill::positive, {3, 2, 5}));
   }
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    made.push_back(sample({2, 7, 9, 72}, dtype, dtype == DType::bf16, "relu", 1e-2));
+    made.back().attrs.set("mask", int64_t{1});
+  }
   return made;
 }
 
@@ -314,6 +347,7 @@ ir::Node repeat(const ir::Node& node) {
   again.inputs[NormIn::mean] = node.outputs[1];
   again.inputs[NormIn::var] = node.outputs[2];
   again.attrs.set("statistics", std::string("rstd"));
+  again.attrs.set("mask", int64_t{0});
   again.outputs.clear();
   return again;
 }
@@ -325,7 +359,7 @@ const OpDef batch_norm{
     .doc =
         "batch_norm(x, weight, bias, running_mean, running_var, residual?, moments?): y, mean, rstd and the "
         "updated running statistics (in place, unbiased variance as in PyTorch); activation: none, relu, "
-        "silu",
+        "silu; with mask=1 and relu also a bit per element that is 1 where y > 0",
     .inputs = {"x", "weight", "bias", "running_mean", "running_var", "residual?", "moments?"},
     .infer = infer_train,
     .vjp = vjp,

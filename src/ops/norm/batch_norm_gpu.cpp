@@ -112,7 +112,7 @@ struct Channels {
 
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
-    normalize(const T* x, const T* residual, T* y, Channels channels, Rows rows) {
+    normalize(const T* x, const T* residual, T* y, uint8_t* mask, Channels channels, Rows rows) {
   const int column = first_column<n>();
   if (column >= rows.width) return;
   float mean[n], scale[n], bias[n];
@@ -127,6 +127,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     const rt::Vec<T, n> values = rt::load<T, n>(x + i);
     rt::Vec<T, n> more{}, made;
     if (residual != nullptr) more = rt::load<T, n>(residual + i);
+    uint32_t bits = 0;
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
       float value = (rt::to_float(values.at[c]) - mean[c]) * scale[c] + bias[c];
@@ -134,16 +135,20 @@ __global__ void __launch_bounds__(kBlockThreads)
       if (rows.activation == NormActivation::relu) value = value < 0 ? 0.0F : value;
       if (rows.activation == NormActivation::silu) value = Silu()(value, 0.0F, 0.0F);
       made.at[c] = rt::from_float<T>(value);
+      bits |= (rt::to_float(made.at[c]) > 0 ? 1U : 0U) << c;
     }
     rt::store(y + i, made);
+    if (mask != nullptr) mask[i / kMaskElements] = static_cast<uint8_t>(bits);
   }
 }
 
+/// Launches normalize(); `mask` is null unless the mask of y is needed.
 template <typename T, int n>
-void launch_normalize(const KernelArgs& args, bool residual, const Channels& channels, const Rows& rows) {
+void launch_normalize(const KernelArgs& args, bool residual, uint8_t* mask, const Channels& channels,
+                      const Rows& rows) {
   rt::launch(normalize<T, n>, ColumnBlocks(rows.count, rows.width, n).for_rows(), args.stream->handle(),
-             input_of<T>(args, 0), residual ? input_of<T>(args, 5) : nullptr, output_of<T>(args, 0), channels,
-             rows);
+             input_of<T>(args, 0), residual ? input_of<T>(args, 5) : nullptr, output_of<T>(args, 0), mask,
+             channels, rows);
 }
 
 template <typename T, int n>
@@ -153,7 +158,8 @@ ir::Kernel make_train(const NodeView& node) {
   const ColumnBlocks blocks = measured
                                   ? ColumnBlocks(moment_groups(rows.count), rows.width, Groups::kLaneElements)
                                   : ColumnBlocks(rows.count, rows.width, n);
-  const auto run = [rows, blocks, measured, residual = node.has_input(5)](const KernelArgs& args) {
+  const auto run = [rows, blocks, measured, residual = node.has_input(5),
+                    masked = node.out.size() > kNormMask](const KernelArgs& args) {
     auto* parts = reinterpret_cast<Moments*>(args.workspace);
     if (measured) {
       rt::launch(measure<Groups>, blocks.for_parts(), args.stream->handle(), Groups{input_of<float>(args, 6)},
@@ -167,7 +173,7 @@ ir::Kernel make_train(const NodeView& node) {
                Statistics{output_of<float>(args, 1), output_of<float>(args, 2), output_of<float>(args, 3),
                           output_of<float>(args, 4)},
                rows);
-    launch_normalize<T, n>(args, residual,
+    launch_normalize<T, n>(args, residual, masked ? output_of<uint8_t>(args, kNormMask) : nullptr,
                            {.statistic = {output_of<float>(args, 2), rows.eps, false},
                             .mean = output_of<float>(args, 1),
                             .weight = input_of<float>(args, 1),
@@ -181,7 +187,7 @@ template <typename T, int n>
 ir::Kernel make_infer(const NodeView& node) {
   const bool is_variance = has_variance(node);
   const auto run = [rows = rows_of(node), residual = node.has_input(5), is_variance](const KernelArgs& args) {
-    launch_normalize<T, n>(args, residual,
+    launch_normalize<T, n>(args, residual, nullptr,
                            {.statistic = {input_of<float>(args, 4), rows.eps, is_variance},
                             .mean = input_of<float>(args, 3),
                             .weight = input_of<float>(args, 1),
@@ -210,13 +216,14 @@ struct SiluChannels {
   const float* bias;
 };
 
-/// Arrays from which g, the gradient before the activation, is computed; y is null unless the activation is
-/// relu.
+/// Arrays from which g, the gradient before the activation, is computed. With relu either y or its mask is
+/// given; the other one and, without relu, both are null.
 template <typename T>
 struct Cotangents {
   const T* x;
   const T* dy;
   const T* y;
+  const uint8_t* mask;
   SiluChannels silu;
 
   /// Returns the gradient before the activation for the n adjacent elements from element i on, which belong
@@ -227,11 +234,12 @@ struct Cotangents {
     rt::Vec<T, n> result{};
     if (y != nullptr) result = rt::load<T, n>(y + i);
     if (silu.bias != nullptr) result = rt::load<T, n>(x + i);
+    const uint32_t bits = mask == nullptr ? ~0U : mask[i / kMaskElements];
     rt::Vec<float, n> before;
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
       float g = rt::to_float(given.at[c]);
-      if (y != nullptr && !(rt::to_float(result.at[c]) > 0)) g = 0.0F;
+      if ((bits >> c & 1) == 0 || (y != nullptr && !(rt::to_float(result.at[c]) > 0))) g = 0.0F;
       if (silu.bias != nullptr) {
         const int channel = column + c;
         const float scale = silu.rstd[channel] * silu.weight[channel];
@@ -343,11 +351,13 @@ int64_t gradient_bytes(const Rows& rows, int local) {
 template <typename T, int n>
 ir::Kernel make_grad(const NodeView& node) {
   const Rows rows = rows_of(node);
-  const auto run = [rows, residual = node.out.size() > 3](const KernelArgs& args) {
-    const bool relu = rows.activation == NormActivation::relu, silu = rows.activation == NormActivation::silu;
+  const auto run = [rows, residual = node.out.size() > 3, has_y = node.has_input(5),
+                    masked = node.has_input(kNormGradMask)](const KernelArgs& args) {
+    const bool silu = rows.activation == NormActivation::silu;
     const Cotangents<T> in{.x = input_of<T>(args, 0),
                            .dy = input_of<T>(args, 4),
-                           .y = relu ? input_of<T>(args, 5) : nullptr,
+                           .y = has_y ? input_of<T>(args, 5) : nullptr,
+                           .mask = masked ? input_of<uint8_t>(args, kNormGradMask) : nullptr,
                            .silu = {.mean = input_of<float>(args, 2),
                                     .rstd = input_of<float>(args, 3),
                                     .weight = input_of<float>(args, 1),
@@ -373,6 +383,7 @@ ir::Kernel make_infer_grad(const NodeView& node) {
     const Cotangents<T> in{.x = measures ? input_of<T>(args, 4) : nullptr,
                            .dy = input_of<T>(args, 0),
                            .y = relu ? input_of<T>(args, 3) : nullptr,
+                           .mask = nullptr,
                            .silu = {}};
     launch_gradient<T, n>(args, in,
                           {.statistic = {input_of<float>(args, 2), rows.eps, is_variance},

@@ -10,7 +10,7 @@ namespace {
 // silu. Then dbias = sum g, dweight = sum g xhat, dx = weight rstd (g - dbias / n - xhat dweight / n).
 
 struct NormGradIn {
-  enum : size_t { x, weight, mean, rstd, dy, y, bias };
+  enum : size_t { x, weight, mean, rstd, dy, y, bias, mask };
 };
 
 Inferred infer(const NodeView& node) {
@@ -20,10 +20,13 @@ Inferred infer(const NodeView& node) {
   if (node.in_type(NormGradIn::dy) != x) return refuse_type("dy", to_string(x), node.in_type(NormGradIn::dy));
   const NormActivation activation = norm_activation(node.attrs);
   const bool relu = activation == NormActivation::relu, silu = activation == NormActivation::silu;
-  if (relu != node.has_input(NormGradIn::y))
-    return refuse("expected y if and only if the activation is relu");
-  if (relu && node.in_type(NormGradIn::y) != x)
+  const bool masked = node.has_input(NormGradIn::mask), has_y = node.has_input(NormGradIn::y);
+  if (has_y + masked != static_cast<int>(relu))
+    return refuse("expected either y or its mask if and only if the activation is relu");
+  if (has_y && node.in_type(NormGradIn::y) != x)
     return refuse_type("y", to_string(x), node.in_type(NormGradIn::y));
+  if (masked && (!may_have_mask(x) || node.in_type(NormGradIn::mask) != mask_type(x)))
+    return refuse_type("the mask", to_string(mask_type(x)), node.in_type(NormGradIn::mask));
   const Type channels = f32_type({x.shape.back()});
   if (silu != node.has_input(NormGradIn::bias))
     return refuse("expected the bias if and only if the activation is silu");
@@ -54,24 +57,32 @@ void finish_sums(const NormShape& shape, const KernelArgs& args, const NormWorks
 
 Kernel kernel(const NodeView& node) {
   const NormShape shape = norm_shape(node.in_type(NormGradIn::x));
-  const auto run = [shape, activation = norm_activation(node.attrs)](const KernelArgs& args) {
+  const auto run = [shape, activation = norm_activation(node.attrs), has_y = node.has_input(NormGradIn::y),
+                    masked = node.has_input(NormGradIn::mask),
+                    dx = node.out_type(0)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
     for (int64_t c = 0; c < shape.width; ++c)
       work.a[c] = args.input<float>(NormGradIn::rstd)[c] * args.input<float>(NormGradIn::weight)[c];
     NormCotangents in{.x = args.in[NormGradIn::x],
                       .dy = args.in[NormGradIn::dy],
-                      .y = activation == NormActivation::relu ? args.in[NormGradIn::y] : nullptr,
+                      .y = has_y ? args.in[NormGradIn::y] : nullptr,
                       .mean = args.input<float>(NormGradIn::mean),
                       .scale = work.a};
     if (activation == NormActivation::silu) in.bias = args.input<float>(NormGradIn::bias);
     if (in.bias != nullptr && shape.dtype == DType::f32) in.made = args.output<float>(0);
+    if (masked) {
+      void* g = args.out.size() > 3 ? args.out[3] : args.out[0];
+      apply_mask(dx, in.dy, args.input<uint8_t>(NormGradIn::mask), g, *args.threads);
+      in.dy = g;
+    }
     gradient_sums(shape, in, work, *args.threads);
     if (in.made != nullptr) {
       in.dy = in.made;
       in.bias = nullptr;
     }
     finish_sums(shape, args, work);
-    spread_gradient(shape, in, work, args.out[0], args.out.size() > 3 ? args.out[3] : nullptr, *args.threads);
+    spread_gradient(shape, in, work, args.out[0], args.out.size() > 3 && !masked ? args.out[3] : nullptr,
+                    *args.threads);
   };
   return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
 }
@@ -83,6 +94,7 @@ void reference(const ReferenceArgs& args) {
   const NormActivation activation = norm_activation(args.node.attrs);
   const auto g = [&](size_t i) {
     const double dy = args.in[NormGradIn::dy][i];
+    if (args.node.has_input(NormGradIn::mask)) return is_set(args.in[NormGradIn::mask], i) ? dy : 0.0;
     if (activation == NormActivation::relu) return args.in[NormGradIn::y][i] > 0 ? dy : 0.0;
     if (activation == NormActivation::none) return dy;
     const size_t c = i % width;
@@ -122,7 +134,12 @@ Sample sample(const Shape& shape, DType dtype, const char* activation, int64_t r
 }
 
 std::vector<Sample> samples() {
-  return {sample({6, 5}, DType::f32, "none", 0, 1e-5),
+  Sample masked = sample({2, 7, 9, 72}, DType::bf16, "relu", 1, 1e-2);
+  masked.in.back() = absent();
+  masked.in.push_back(absent());
+  masked.in.push_back(indices({2 * 7 * 9 * 72 / kMaskElements}, 256, DType::u8));
+  return {masked,
+          sample({6, 5}, DType::f32, "none", 0, 1e-5),
           sample({3, 5, 3, 7}, DType::f32, "relu", 0, 1e-5),
           sample({4, 16, 16, 33}, DType::f32, "relu", 1, 1e-5),
           sample({3, 8200}, DType::f32, "relu", 1, 1e-5),
@@ -138,10 +155,11 @@ std::vector<Sample> samples() {
 
 const OpDef batch_norm_grad{.name = "batch_norm_grad",
                             .doc =
-                                "batch_norm_grad(x, weight, mean, rstd, dy, y?, bias?): dx, dweight, dbias "
-                                "and, if `residual` is 1, dresidual; with activation relu dy is masked by y "
-                                "> 0, with silu the bias serves to recompute its input",
-                            .inputs = {"x", "weight", "mean", "rstd", "dy", "y?", "bias?"},
+                                "batch_norm_grad(x, weight, mean, rstd, dy, y?, bias?, mask?): dx, dweight, "
+                                "dbias and, if `residual` is 1, dresidual; with activation relu dy is masked "
+                                "by y > 0 or by the mask of batch_norm, with silu the bias serves to "
+                                "recompute its input",
+                            .inputs = {"x", "weight", "mean", "rstd", "dy", "y?", "bias?", "mask?"},
                             .infer = infer,
                             .no_vjp_because = kNoSecondDerivatives,
                             .cpu = kernel,

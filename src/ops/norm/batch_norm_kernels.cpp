@@ -47,7 +47,21 @@ HEARTH_CLONES void normalize_tile(const Tile& tile, const float* mean, const flo
 
 }  // namespace
 
+bool may_have_mask(const Type& x) { return dtype_bytes(x.dtype) == 2 && x.shape.back() % kMaskElements == 0; }
+Type mask_type(const Type& x) {
+  return {.dtype = DType::u8, .shape = {x.shape.num_elements() / kMaskElements}};
+}
+
 Type moments_type(const Type& x) { return f32_type({moment_groups(num_rows(x.shape)), 2, x.shape.back()}); }
+
+void apply_mask(const Type& type, const void* dy, const uint8_t* mask, void* dx, ThreadPool& threads) {
+  threads.parallel_for(type.shape.num_elements(), kGrain, [&](Range range) {
+    const auto* from = static_cast<const uint16_t*>(dy);
+    auto* to = static_cast<uint16_t*>(dx);
+    for (int64_t i = range.begin; i < range.end; ++i)
+      to[i] = mask[i / kMaskElements] >> i % kMaskElements & 1 ? from[i] : uint16_t{0};
+  });
+}
 
 NormShape norm_shape(const Type& x) {
   const int64_t width = x.shape.back();

@@ -94,6 +94,9 @@ void gradient_sums(const NormShape& shape, const NormCotangents& in, const NormW
 void spread_gradient(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work, void* dx,
                      void* dresidual, ThreadPool& threads);
 
+/// Computes dx = dy where the mask is 1, otherwise 0; dx may be dy. Both are 16-bit arrays of the given type.
+void apply_mask(const ir::Type& type, const void* dy, const uint8_t* mask, void* dx, ThreadPool& threads);
+
 /// Returns an error message unless input 0 is a valid x and inputs 1 to `last` are f32 [channels]; empty if
 /// valid.
 std::string check_norm_inputs(const ir::NodeView& node, const ir::OpDef& op, size_t last);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "ir/op_def.h"
 
 namespace hearth::ops {
@@ -11,6 +13,20 @@ inline constexpr int64_t kMomentRows = 64;
 constexpr int64_t moment_groups(int64_t rows) { return (rows + kMomentRows - 1) / kMomentRows; }
 /// Returns the type of the partial moments of an array of type x.
 ir::Type moments_type(const ir::Type& x);
+
+/// Number of elements per byte of a mask. The mask of a 16-bit array is u8 [elements / kMaskElements]: bit i
+/// of a byte is 1 if the i-th of kMaskElements adjacent elements is positive.
+inline constexpr int64_t kMaskElements = 8;
+/// True if an array of type x may have a mask: kMaskElements divides its channels.
+bool may_have_mask(const ir::Type& x);
+/// Returns the type of the mask of an array of type x.
+ir::Type mask_type(const ir::Type& x);
+/// True if the bit of element i is 1 in a mask whose bytes are stored as doubles.
+inline bool is_set(const std::vector<double>& mask, size_t i) {
+  return (static_cast<unsigned>(mask[i / kMaskElements]) >> i % kMaskElements & 1) != 0;
+}
+/// Indices of the mask among the outputs of batch_norm and the inputs of batch_norm_grad.
+inline constexpr size_t kNormMask = 5, kNormGradMask = 7;
 
 /// Activation that a batch normalization op applies to its result (attribute `activation`). silu is not
 /// supported with a residual.
