@@ -6,6 +6,7 @@
 #include "backend/cpu/convert.h"
 #include "backend/cpu/rows.h"
 #include "ops/matmul/matmul.h"
+#include "ops/norm/batch_norm_kernels.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -113,6 +114,12 @@ Inferred infer_grad_input(const NodeView& node) {
   const Type dx{.dtype = node.in_type(0).dtype, .shape = {shape.batch, shape.in_h, shape.in_w, shape.in_c}};
   if (node.has_input(kGradInputResidual) && node.in_type(kGradInputResidual) != dx)
     return refuse_type("the residual", to_string(dx), node.in_type(kGradInputResidual));
+  if (node.has_input(kGradInputMask)) {
+    if (shape.groups != 1 || !may_have_mask(dx))
+      return refuse("a mask requires groups=1, 16 bits and channels in multiples of 8");
+    if (node.in_type(kGradInputMask) != mask_type(dx))
+      return refuse_type("the mask", to_string(mask_type(dx)), node.in_type(kGradInputMask));
+  }
   return {.out = {dx}, .error = ""};
 }
 
@@ -156,10 +163,11 @@ void add_residual(const Type& dx, const KernelArgs& args) {
 
 Kernel grad_input_kernel(const NodeView& node) {
   const auto conv = std::make_shared<const cpu::ConvBackwardData>(spec_of(node, shape_of_grad_input(node)));
-  const auto run = [conv, adds = node.has_input(kGradInputResidual),
+  const auto run = [conv, adds = node.has_input(kGradInputResidual), masks = node.has_input(kGradInputMask),
                     dx = node.out_type(0)](const KernelArgs& args) {
     conv->run(args.in[0], args.in[1], args.out[0], args.workspace, *args.threads);
     if (adds) add_residual(dx, args);
+    if (masks) apply_mask(dx, args.out[0], args.input<uint8_t>(kGradInputMask), args.out[0], *args.threads);
   };
   return {.run = run, .workspace_bytes = conv->workspace_bytes()};
 }
@@ -194,6 +202,9 @@ void grad_input_reference(const ReferenceArgs& args) {
   }
   for_each_product(shape_of_grad_input(args.node),
                    [&](size_t x, size_t w, size_t o) { args.out[0][x] += args.in[0][o] * args.in[1][w]; });
+  if (!args.node.has_input(kGradInputMask)) return;
+  for (size_t i = 0; i < args.out[0].size(); ++i)
+    if (!is_set(args.in[kGradInputMask], i)) args.out[0][i] = 0;
 }
 void grad_weight_reference(const ReferenceArgs& args) {
   std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
@@ -293,7 +304,8 @@ Cost grad_input_cost(const NodeView& node) {
   const Extents e(shape);
   if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv_grad_input);
   Cost result = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
-                             bytes_moved(node), kind_of(e, false, true));
+                             bytes_moved(node),
+                             node.has_input(kGradInputMask) ? KernelKind::conv : kind_of(e, false, true));
   result.flops = e.flops();  // Taps that a stride skips are not computed.
   return result;
 }
@@ -321,9 +333,10 @@ const OpDef conv2d{.name = "conv2d",
 
 const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
                               .doc =
-                                  "conv2d_grad_input(dy, w, residual?): dx [N, in_h, in_w, C] plus the "
-                                  "residual; as a layer, the transposed convolution of dy",
-                              .inputs = {"dy", "w", "residual?"},
+                                  "conv2d_grad_input(dy, w, residual?, mask?): dx [N, in_h, in_w, C] plus the "
+                                  "residual, 0 where the mask is 0; as a layer, the transposed convolution "
+                                  "of dy",
+                              .inputs = {"dy", "w", "residual?", "mask?"},
                               .infer = infer_grad_input,
                               .vjp = grad_input_vjp,
                               .cpu = grad_input_kernel,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct ConvIn {
 };
 /// Index of conv2d_grad_input's optional residual, which is added to dx.
 inline constexpr size_t kGradInputResidual = 2;
+/// Index of conv2d_grad_input's optional mask (norm/norm.h): dx is 0 where its bit is 0. Needs groups=1.
+inline constexpr size_t kGradInputMask = 3;
 /// Indices of the inputs of conv2d_norm; `weight`, `bias`, `mean` and `var` belong to the normalization.
 struct ConvNormIn {
   enum : size_t { x, w, weight, bias, mean, var, conv_bias, residual };
@@ -44,6 +47,12 @@ std::vector<ir::Sample> conv_grad_weight_samples();
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);
 /// Returns the shape of a convolution's result.
 inline Shape out_shape(const cpu::ConvShape& s) { return {s.batch, s.out_h(), s.out_w(), s.out_c}; }
+/// Returns the number of parts of the pixels that GPUs sum separately in a weight gradient (split-K), if its
+/// outputs have `tiles` tiles. 252 blocks are divisible by the nine taps of a 3x3 kernel.
+inline int64_t num_weight_parts(int64_t tiles, int64_t pixels) {
+  constexpr int64_t kBlocks = 252, kMinPixelsPerPart = 256;
+  return std::clamp<int64_t>(kBlocks / tiles, 1, (pixels + kMinPixelsPerPart - 1) / kMinPixelsPerPart);
+}
 /// Returns an error message if this convolution is not supported; empty if it is.
 std::string check_conv(const cpu::ConvShape& shape);
 

@@ -256,10 +256,29 @@ template <int rows>
 struct RowOffsets {
   int64_t at[rows];
 };
-/// Computes dx of one residue class, plus the residual (null: none); blockIdx.z is the class.
+/// Arrays that are added to dx, and that select its elements that are not 0; both may be null.
+template <typename T>
+struct GradientEnd {
+  const T* residual;
+  const uint8_t* mask;
+
+  /// Returns these arrays from element `first` on, which is a multiple of kMaskElements.
+  RT_DEVICE GradientEnd from(int64_t first) const {
+    return {residual == nullptr ? nullptr : residual + first,
+            mask == nullptr ? nullptr : mask + first / kMaskElements};
+  }
+  template <typename Index>
+  RT_DEVICE T operator()(float sum, Index at) const {
+    if (residual != nullptr) sum += rt::to_float(residual[at]);
+    constexpr auto kBits = static_cast<Index>(kMaskElements);
+    if (mask != nullptr && (mask[at / kBits] >> at % kBits & 1) == 0) sum = 0;
+    return rt::from_float<T>(sum);
+  }
+};
+/// Computes dx of one residue class; blockIdx.z is the class.
 template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads)
-    spread(const T* dy, const T* w, const T* residual, T* dx, InputGradient shape) {
+    spread(const T* dy, const T* w, GradientEnd<T> end, T* dx, InputGradient shape) {
   const int number = static_cast<int>(blockIdx.z);
   const ClassAxis ys(number / shape.stride, shape.in_h, shape.kernel_h, shape);
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape);
@@ -295,17 +314,16 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   const int64_t* offset_of_row = row_offsets.at;
   const int64_t corner = part.row * shape.in_c + part.column;
-  const Epilogue<T> in_order{nullptr, residual == nullptr ? residual : residual + corner, false};
-  const Epilogue<T> anywhere{nullptr, residual, false};
+  const GradientEnd<T> in_order = end.from(corner);
   for_each_product<T, B>(lines, weights, part, [&](int thread_output_row, int thread_output_column) {
     const ThreadOutputs local(part, thread_output_row, thread_output_column, shape.in_c);
     return [=](int row, int column, float sum) {
       if (shape.stride == 1) {
         const uint32_t at = local.index(row, column);
-        element(dx + corner, at) = in_order(sum, column, at);
+        element(dx + corner, at) = in_order(sum, at);
       } else {
         const int64_t at = offset_of_row[row - first_row] + column;
-        dx[at] = anywhere(sum, column, at);
+        dx[at] = end(sum, at);
       }
     };
   });
@@ -314,7 +332,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <typename T>
 ir::Kernel input_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.out_type(0).shape, node.in_type(1).shape, node.attrs);
-  const bool residual = node.has_input(kGradInputResidual);
+  const bool residual = node.has_input(kGradInputResidual), masked = node.has_input(kGradInputMask);
   if (shape.groups > 1) return groups_grad_input<T>(shape, residual);
   const int64_t largest =
       shape.batch * ceil_div(shape.in_h, shape.stride) * ceil_div(shape.in_w, shape.stride);
@@ -324,8 +342,9 @@ ir::Kernel input_gradient_of(const NodeView& node) {
         const auto run = [=](const KernelArgs& args) {
           rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
                      args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1),
-                     residual ? input_of<T>(args, kGradInputResidual) : nullptr, output_of<T>(args, 0),
-                     InputGradient(shape));
+                     GradientEnd<T>{residual ? input_of<T>(args, kGradInputResidual) : nullptr,
+                                    masked ? input_of<uint8_t>(args, kGradInputMask) : nullptr},
+                     output_of<T>(args, 0), InputGradient(shape));
         };
         return {.run = run};
       });
@@ -375,6 +394,7 @@ std::vector<ir::StandaloneNode> conv2d_matmuls(const NodeView& node) {
   return matmul_of(node, node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, "");
 }
 std::vector<ir::StandaloneNode> conv2d_grad_input_matmuls(const NodeView& node) {
+  if (node.has_input(kGradInputMask)) return {};
   auto product = matmul_of(node, node.out_type(0).shape, node.in_type(1).shape, "transpose_b");
   if (!product.empty() && node.has_input(kGradInputResidual)) {
     product[0].in.pop_back();

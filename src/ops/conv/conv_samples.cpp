@@ -1,4 +1,5 @@
 #include "ops/conv/conv.h"
+#include "ops/norm/norm.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -159,6 +160,7 @@ std::vector<Sample> conv_samples() {
 }
 std::vector<Sample> conv_grad_input_samples() {
   std::vector<Sample> result;
+  bool residual = true;
   for (const Case& c : joined(all_cases(), many_pixels(96, 32))) {
     result.push_back({.in = {normal(c.y(), c.dtype), normal(c.w(), c.dtype)},
                       .attrs = c.attrs(),
@@ -166,7 +168,14 @@ std::vector<Sample> conv_grad_input_samples() {
     result.back().attrs.set("in_h", c.x[1]);
     result.back().attrs.set("in_w", c.x[2]);
     // Every other sample has a residual.
-    if (result.size() % 2 == 0) result.back().in.push_back(normal(Shape(c.x), c.dtype));
+    residual = !residual;
+    if (residual) result.back().in.push_back(normal(Shape(c.x), c.dtype));
+    const Type dx{.dtype = c.dtype, .shape = Shape(c.x)};
+    if (c.groups != 1 || !may_have_mask(dx)) continue;
+    Sample masked = result.back();
+    masked.in.resize(kGradInputMask, absent());
+    masked.in.push_back(indices(mask_type(dx).shape, 256, DType::u8));
+    result.push_back(masked);
   }
   return result;
 }
