@@ -88,6 +88,15 @@ constexpr Pass kPasses[] = {
              share_casts(graph, !context.cuts_stages);
            });
          }},
+    {.name = "fuse_masks",
+     .doc = "stores a bit per element for the gradient of batch norm + relu, on a GPU",
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           const cost::Device& gpu = context.device;
+           if (gpu.is_gpu)
+             fuse_masks(train.graph,
+                        {.in_conv = !context.cuts_stages, .in_matmul = gpu.vendor == cost::Vendor::amd});
+         }},
     {.name = "fuse_head",
      .doc = "fuses a language model's losses with their gradient; sizes their chunks for the GPU",
      .run =

@@ -98,6 +98,42 @@ return %7
 )");
 }
 
+/// Returns the gradient of a batch norm with relu and a residual, whose dy a convolution with this weight
+/// computes. `mask` is an attribute of the norm, `by_conv` has further inputs of the convolution, `end` those
+/// of the norm's gradient and what follows.
+std::string masked_gradient(const std::string& weight, const std::string& mask, const std::string& by_conv,
+                            const std::string& outputs, const std::string& end) {
+  return R"(input %0 "x" : bf16[2, 9, 9, 16]
+input %1 "dy" : bf16[2, 9, 9, 16]
+parameter %2 "weight" : f32[16]
+parameter %3 "running_mean" : f32[16]
+parameter %4 "w" : bf16)" +
+         weight + "\n%5, %6, %7, %8, %9" + (mask.empty() ? "" : ", %15") +
+         " = batch_norm(%0, %2, %2, %3, %3) {activation=\"relu\"" + mask +
+         "} : bf16[2, 9, 9, 16], f32[16], f32[16], f32[16], f32[16]" + (mask.empty() ? "" : ", u8[324]") +
+         "\n%10 = conv2d_grad_input(%1, %4" + by_conv + ") {padding=" + (weight[1] == '3' ? "1" : "0") +
+         ", in_h=9, in_w=9} : bf16[2, 9, 9, 16]\n" + outputs + " = batch_norm_grad(%0, %2, %6, %7, %10, " +
+         end + "return %11, %12, %13, %16\n";
+}
+
+TEST(FuseMasks, StoresABitPerElementAndMasksInTheConvolution) {
+  const std::string four = "%11, %12, %13, %14", grads = " : bf16[2, 9, 9, 16], f32[16], f32[16]";
+  const std::string rest = ") {activation=\"relu\", residual=1}" + grads +
+                           ", bf16[2, 9, 9, 16]\n%16 = relu(%14) : bf16[2, 9, 9, 16]\n";
+  for (const std::string weight : {"[3, 3, 16, 16]", "[1, 1, 16, 16]"}) {
+    const std::string before = masked_gradient(weight, "", "", four, "%5" + rest);
+    const std::string read = masked_gradient(weight, ", mask=1", "", four, "none, none, %15" + rest);
+    const std::string moved = masked_gradient(weight, ", mask=1", ", none, %15", "%11, %12, %13",
+                                              "none, none, none) {activation=\"none\", residual=0}" + grads +
+                                                  "\n%16 = relu(%10) : bf16[2, 9, 9, 16]\n");
+    expect_pass([](ir::Graph& graph) { fuse_masks(graph, {}); }, before, read);
+    expect_pass([](ir::Graph& graph) { fuse_masks(graph, {.in_conv = true}); }, before,
+                weight[1] == '3' ? moved : read);
+    expect_pass([](ir::Graph& graph) { fuse_masks(graph, {.in_conv = true, .in_matmul = true}); }, before,
+                moved);
+  }
+}
+
 TEST(FuseNorm, MeasuresWhereTheConvolutionIsMadeInTrainingOnRequest) {
   const std::string norm = R"({momentum=0.1, eps=1e-05} : f32[2, 9, 9, 16], f32[16], f32[16], f32[16], f32[16]
 return %8
