@@ -294,10 +294,21 @@ Cost grouped_cost(const NodeView& node, const Extents& e, KernelKind depthwise) 
           .bytes = bytes_moved(node),
           .kernel = e.in == 1 ? depthwise : KernelKind::grouped_conv};
 }
+/// Returns the bytes that a convolution or its weight gradient moves. A stride larger than the kernel skips
+/// pixels of x.
+double bytes_read_and_written(const NodeView& node, const cpu::ConvShape& s) {
+  const auto read = [&](int64_t kernel) {
+    return static_cast<double>(std::min(kernel, s.stride)) / static_cast<double>(s.stride);
+  };
+  const auto x_bytes = static_cast<double>(node.in_type(0).num_bytes());
+  return bytes_moved(node) - x_bytes * (1 - read(s.kernel_h) * read(s.kernel_w));
+}
 Cost cost(const NodeView& node) {
-  const Extents e(shape_of_forward(node));
+  const cpu::ConvShape shape = shape_of_forward(node);
+  const Extents e(shape);
   if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv);
-  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), kind_of(e, false, false));
+  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_read_and_written(node, shape),
+                      kind_of(e, false, false));
 }
 Cost grad_input_cost(const NodeView& node) {
   const cpu::ConvShape shape = shape_of_grad_input(node);
@@ -310,9 +321,22 @@ Cost grad_input_cost(const NodeView& node) {
   return result;
 }
 Cost grad_weight_cost(const NodeView& node) {
-  const Extents e(shape_of_grad_weight(node));
+  const cpu::ConvShape shape = shape_of_grad_weight(node);
+  const Extents e(shape);
   if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv_grad_weight);
-  return product_cost(e.taps * e.in, e.out, e.pixels, bytes_moved(node), kind_of(e, true, false));
+  const double taps = e.taps * e.in;
+  Cost result =
+      product_cost(taps, e.out, e.pixels, bytes_read_and_written(node, shape), kind_of(e, true, false));
+  if (e.taps == 1 && shape.stride == 1 && shape.padding == 0) return result;  // runs as a matmul
+  // Block sizes as in with_blocking_in_parts() of product_gpu.h; its kernels choose their number of parts.
+  const bool even = shape.in_c % 8 == 0 && shape.out_c % 8 == 0, tall = e.out <= 16;
+  const double rows = tall || (even && taps >= 128) ? 128 : 64;
+  const double columns = tall ? 16 : even && taps >= 128 && e.out > 64 ? 128 : 64;
+  const double tiles = std::ceil(taps / rows) * std::ceil(e.out / columns);
+  result.blocks = tiles * static_cast<double>(num_weight_parts(static_cast<int64_t>(tiles),
+                                                               shape.batch * shape.out_h() * shape.out_w()));
+  result.filled = taps * e.out / (tiles * rows * columns);
+  return result;
 }
 
 }  // namespace
@@ -331,20 +355,21 @@ const OpDef conv2d{.name = "conv2d",
                    .precision = ir::Precision::compute,
                    .samples = conv_samples};
 
-const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
-                              .doc =
-                                  "conv2d_grad_input(dy, w, residual?, mask?): dx [N, in_h, in_w, C] plus the "
-                                  "residual, 0 where the mask is 0; as a layer, the transposed convolution "
-                                  "of dy",
-                              .inputs = {"dy", "w", "residual?", "mask?"},
-                              .infer = infer_grad_input,
-                              .vjp = grad_input_vjp,
-                              .cpu = grad_input_kernel,
-                              .gpu = true,
-                              .reference = grad_input_reference,
-                              .cost = grad_input_cost,
-                              .precision = ir::Precision::compute,
-                              .samples = conv_grad_input_samples};
+const OpDef conv2d_grad_input{
+    .name = "conv2d_grad_input",
+    .doc =
+        "conv2d_grad_input(dy, w, residual?, mask?): dx [N, in_h, in_w, C] plus the "
+        "residual, 0 where the mask is 0; as a layer, the transposed convolution "
+        "of dy",
+    .inputs = {"dy", "w", "residual?", "mask?"},
+    .infer = infer_grad_input,
+    .vjp = grad_input_vjp,
+    .cpu = grad_input_kernel,
+    .gpu = true,
+    .reference = grad_input_reference,
+    .cost = grad_input_cost,
+    .precision = ir::Precision::compute,
+    .samples = conv_grad_input_samples};
 
 const OpDef conv2d_grad_weight{.name = "conv2d_grad_weight",
                                .doc = "conv2d_grad_weight(x, dy): dw f32 [kernel_h, kernel_w, C / groups, O]",

@@ -193,10 +193,7 @@ struct WeightParts {
   /// Chooses the number of parts for thread blocks of `rows` x `columns` outputs.
   WeightParts(const cpu::ConvShape& s, int64_t rows, int64_t columns)
       : taps(num_taps(s)), channels(s.out_c), pixels(num_pixels(s)) {
-    // Target number of blocks; 252 is divisible by the nine taps of a 3x3 kernel.
-    constexpr int64_t kBlocks = 252, kMinPixelsPerPart = 256;
-    const int64_t tiles = ceil_div(taps, rows) * ceil_div(channels, columns);
-    num_parts = std::clamp<int64_t>(kBlocks / tiles, 1, ceil_div(pixels, kMinPixelsPerPart));
+    num_parts = num_weight_parts(ceil_div(taps, rows) * ceil_div(channels, columns), pixels);
   }
   int64_t workspace_bytes() const {
     return num_parts > 1 ? num_parts * taps * channels * int64_t{sizeof(float)} : 0;
