@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kBlockThreads) add_all_parts(Products<T> all) 
 
 /// Number of blocks of a launch that split-K aims for: these products read more than they compute, and
 /// several blocks in each unit of a large GPU keep enough loads in flight. Constant for all GPUs (see
-/// kMinBusyBlocks).
+/// kSplitBlocks).
 constexpr int64_t kReadingBlocks = 512;
 
 /// The products of a node and how they are computed, which depends on the shapes alone.

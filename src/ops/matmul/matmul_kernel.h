@@ -60,19 +60,22 @@ std::span<const MatmulVariant> variants_of(DType in);
 /// Number of blocks that keep a mid-range GPU busy. Constant for all GPUs, because the order of sums must not
 /// depend on the GPU.
 inline constexpr int64_t kMinBusyBlocks = 96;
+/// Number of blocks that split-K aims at: nearly full rounds of the blocks on 32, 42, 128 and 132 compute
+/// units.
+inline constexpr int64_t kSplitBlocks = 126;
 /// Maximum number of splits of a split-K matmul.
 inline constexpr int64_t kMaxSplits = 32;
 /// Minimum number of terms per split, below which split-K does not pay off.
 inline constexpr int64_t kMinTermsPerSplit = 256;
 /// If each split keeps at least kMinTermsPerExtraSplit terms, split-K uses up to kMaxSplitBlocks blocks
-/// instead of kMinBusyBlocks: with more and shorter waves of blocks, less time is lost in the last, partly
+/// instead of kSplitBlocks: with more and shorter waves of blocks, less time is lost in the last, partly
 /// idle wave, and the reduction of the splits costs little.
 inline constexpr int64_t kMaxSplitBlocks = 640, kMinTermsPerExtraSplit = 16384;
 /// Returns the number of splits of the reduction axis (split-K), for a matmul of `blocks` blocks over `terms`
 /// terms.
 inline int choose_splits(int64_t blocks, int64_t terms) {
   const int64_t wanted =
-      std::max(kMinBusyBlocks / blocks, std::min(kMaxSplitBlocks / blocks, terms / kMinTermsPerExtraSplit));
+      std::max(kSplitBlocks / blocks, std::min(kMaxSplitBlocks / blocks, terms / kMinTermsPerExtraSplit));
   return static_cast<int>(std::clamp<int64_t>(std::min(wanted, terms / kMinTermsPerSplit), 1, kMaxSplits));
 }
 
