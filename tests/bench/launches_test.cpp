@@ -1,5 +1,5 @@
-// Kernel launches of a training step, and the bytes that additions and casts of their own move. Both may only
-// fall.
+// Kernel launches of a training step, the bytes that separate additions and casts move, and on AMD all bytes
+// that a step of an image model moves. All may only fall.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,6 +41,15 @@ INSTANTIATE_TEST_SUITE_P(
         if (c == '-') c = '_';
       return name;
     });
+
+TEST(MovedBytes, OfImageModelsAreFew) {
+  const auto gigabytes = [](const char* name) {
+    const engine::EngineOptions options = engine_options(find_bench_case(name), {});
+    return planner::model_step(options, cost::find_gpu("rx7900xt")).roofline.bytes / 1e9;
+  };
+  EXPECT_LE(gigabytes("resnet50-b128-bf16"), 35.5);
+  EXPECT_LE(gigabytes("yolox_s-b16-bf16"), 16.5);
+}
 
 }  // namespace
 }  // namespace hearth::bench
