@@ -1,7 +1,7 @@
 """Counts the instructions of NVIDIA kernels per matrix instruction: sass_counts.py NVDISASM CUBIN...
 
 Follows the shortest path through a kernel's main loop that executes the most HMMA and, among those, the most asynchronous copies
-(LDGSTS): the path of aligned tiles without masks. Fails if a kernel needs more instructions per HMMA than its bar. Bars may only fall."""
+(LDGSTS), or in kernels without them the most loads (LDG): the path of aligned tiles without masks. Fails if a kernel needs more instructions per HMMA than its bar. Bars may only fall."""
 
 import re
 import subprocess
@@ -15,6 +15,12 @@ BARS = {
     "gradient_of_queries<bf16, 128, false,": 5.2,
     "gradient_of_keys<bf16, 64, false,": 6.9,
     "gradient_of_keys<bf16, 128, false,": 5.1,
+    "convolve<bf16, OfUniformTaps<Blocking<128, 128, 4>": 4.2,
+    "convolve<bf16, OfUniformTaps<Blocking<128, 64, 4>": 6.4,
+    "spread<bf16, OfUniformTaps<Blocking<128, 128, 4>": 3.5,
+    "spread<bf16, OfUniformTaps<Blocking<128, 64, 4>": 6.0,
+    "add_weight_gradients<bf16, OfEvenSides<Blocking<128, 128, 4>": 5.4,
+    "add_weight_gradients<bf16, OfEvenSides<Blocking<128, 64, 4>": 8.2,
 }
 BRANCHES = ("BRA", "EXIT", "RET", "BRX")
 
@@ -94,6 +100,7 @@ def number_of(name, block):
 def count(code):
     """Number of HMMA and of instructions on the path."""
     blocks = blocks_of(code)
+    load = "LDGSTS" if "LDGSTS" in code else "LDG"
     header, body = main_loop(blocks)
     order, edges = depth_first(blocks, header, body)
     best = {}
@@ -103,7 +110,7 @@ def count(code):
             rest.append((0, 0, 0))
         if rest:
             matrix, copies, others = min(rest)
-            best[label] = (matrix - number_of("HMMA", blocks[label]), copies - number_of("LDGSTS", blocks[label]),
+            best[label] = (matrix - number_of("HMMA", blocks[label]), copies - number_of(load, blocks[label]),
                            others + len(blocks[label][0]))
     matrix, _, instructions = best[header]
     return -matrix, instructions
