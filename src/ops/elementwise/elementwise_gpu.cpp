@@ -41,13 +41,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int column = first_column<n>();
   if (column >= width) return;
   const rt::Vec<float, n> added = rt::load<float, n>(bias + column);
-  for (int64_t r = first_row(); r < rows; r += row_stride()) {
-    const rt::Vec<T, n> values = rt::load<T, n>(in + r * width + column);
+  const auto load = [&](int64_t r) { return rt::load<T, n>(in + r * width + column); };
+  for_each_row(rows, load, [&](int64_t r, const rt::Vec<T, n>& values) {
     rt::Vec<T, n> made;
     RT_UNROLL
     for (int c = 0; c < n; ++c) made.at[c] = rt::from_float<T>(rt::to_float(values.at[c]) + added.at[c]);
     rt::store(out + r * width + column, made);
-  }
+  });
 }
 
 __global__ void __launch_bounds__(kBlockThreads)

@@ -122,16 +122,23 @@ __global__ void __launch_bounds__(kBlockThreads)
     scale[c] = channels.statistic.rstd(column + c) * channels.weight[column + c];
     bias[c] = channels.bias[column + c];
   }
-  for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
+  struct Loaded {
+    rt::Vec<T, n> x, residual;
+  };
+  const auto load = [&](int64_t r) {
     const int64_t i = r * rows.width + column;
-    const rt::Vec<T, n> values = rt::load<T, n>(x + i);
-    rt::Vec<T, n> more{}, made;
-    if (residual != nullptr) more = rt::load<T, n>(residual + i);
+    Loaded loaded{rt::load<T, n>(x + i), {}};
+    if (residual != nullptr) loaded.residual = rt::load<T, n>(residual + i);
+    return loaded;
+  };
+  for_each_row(rows.count, load, [&](int64_t r, const Loaded& loaded) {
+    const int64_t i = r * rows.width + column;
+    rt::Vec<T, n> made;
     uint32_t bits = 0;
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
-      float value = (rt::to_float(values.at[c]) - mean[c]) * scale[c] + bias[c];
-      if (residual != nullptr) value += rt::to_float(more.at[c]);
+      float value = (rt::to_float(loaded.x.at[c]) - mean[c]) * scale[c] + bias[c];
+      if (residual != nullptr) value += rt::to_float(loaded.residual.at[c]);
       if (rows.activation == NormActivation::relu) value = value < 0 ? 0.0F : value;
       if (rows.activation == NormActivation::silu) value = Silu()(value, 0.0F, 0.0F);
       made.at[c] = rt::from_float<T>(value);
@@ -139,7 +146,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
     rt::store(y + i, made);
     if (mask != nullptr) mask[i / kMaskElements] = static_cast<uint8_t>(bits);
-  }
+  });
 }
 
 /// Launches normalize(); `mask` is null unless the mask of y is needed.
@@ -226,24 +233,32 @@ struct Cotangents {
   const uint8_t* mask;
   SiluChannels silu;
 
-  /// Returns the gradient before the activation for the n adjacent elements from element i on, which belong
-  /// to the channels from `column` on.
+  /// Elements of the arrays.
   template <int n>
-  RT_DEVICE rt::Vec<float, n> at(int64_t i, int column) const {
-    const rt::Vec<T, n> given = rt::load<T, n>(dy + i);
-    rt::Vec<T, n> result{};
-    if (y != nullptr) result = rt::load<T, n>(y + i);
-    if (silu.bias != nullptr) result = rt::load<T, n>(x + i);
-    const uint32_t bits = mask == nullptr ? ~0U : mask[i / kMaskElements];
+  struct Loaded {
+    rt::Vec<T, n> x, dy, y;
+    uint32_t bits;  ///< of the mask; all 1 without one
+  };
+  /// Loads the n adjacent elements from element i on; of x only if `with_x`, otherwise zeros.
+  template <int n>
+  RT_DEVICE Loaded<n> load(int64_t i, bool with_x) const {
+    Loaded<n> loaded{{}, rt::load<T, n>(dy + i), {}, mask == nullptr ? ~0U : mask[i / kMaskElements]};
+    if (with_x) loaded.x = rt::load<T, n>(x + i);
+    if (y != nullptr) loaded.y = rt::load<T, n>(y + i);
+    return loaded;
+  }
+  /// Returns the gradient before the activation for elements of the channels from `column` on.
+  template <int n>
+  RT_DEVICE rt::Vec<float, n> before_activation(const Loaded<n>& loaded, int column) const {
     rt::Vec<float, n> before;
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
-      float g = rt::to_float(given.at[c]);
-      if ((bits >> c & 1) == 0 || (y != nullptr && !(rt::to_float(result.at[c]) > 0))) g = 0.0F;
+      float g = rt::to_float(loaded.dy.at[c]);
+      if ((loaded.bits >> c & 1) == 0 || (y != nullptr && !(rt::to_float(loaded.y.at[c]) > 0))) g = 0.0F;
       if (silu.bias != nullptr) {
         const int channel = column + c;
         const float scale = silu.rstd[channel] * silu.weight[channel];
-        const float deviation = rt::to_float(result.at[c]) - silu.mean[channel];
+        const float deviation = rt::to_float(loaded.x.at[c]) - silu.mean[channel];
         g = SiluGrad()(g, deviation * scale + silu.bias[channel], 0.0F);
       }
       before.at[c] = g;
@@ -261,13 +276,13 @@ __global__ void __launch_bounds__(kBlockThreads)
     float mean[n];
     RT_UNROLL
     for (int c = 0; c < n; ++c) mean[c] = means[column + c];
-    for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
-      const int64_t i = r * rows.width + column;
-      const rt::Vec<float, n> g = in.template at<n>(i, column);
-      const rt::Vec<T, n> x = rt::load<T, n>(in.x + i);
+    const auto load = [&](int64_t r) { return in.template load<n>(r * rows.width + column, true); };
+    for_each_row(rows.count, load, [&](int64_t, const auto& loaded) {
+      const rt::Vec<float, n> g = in.before_activation(loaded, column);
       RT_UNROLL
-      for (int c = 0; c < n; ++c) local[c].join({g.at[c], g.at[c] * (rt::to_float(x.at[c]) - mean[c])});
-    }
+      for (int c = 0; c < n; ++c)
+        local[c].join({g.at[c], g.at[c] * (rt::to_float(loaded.x.at[c]) - mean[c])});
+    });
   }
   join_lanes(local, rows.width, [&](int at, const GradientSums& joined) {
     parts[static_cast<int64_t>(blockIdx.y) * rows.width + at] = joined;
@@ -311,21 +326,23 @@ __global__ void __launch_bounds__(kBlockThreads)
     of_x[c] = of_all * rstd * channels.dweight[column + c];
     constant[c] = of_all * channels.dbias[column + c];
   }
-  for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
+  const auto load = [&](int64_t r) {
+    return in.template load<n>(r * rows.width + column, !channels.is_frozen);
+  };
+  for_each_row(rows.count, load, [&](int64_t r, const auto& loaded) {
     const int64_t i = r * rows.width + column;
-    const rt::Vec<float, n> g = in.template at<n>(i, column);
-    rt::Vec<T, n> x{}, made, masked;
-    if (!channels.is_frozen) x = rt::load<T, n>(in.x + i);
+    const rt::Vec<float, n> g = in.before_activation(loaded, column);
+    rt::Vec<T, n> made, masked;
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
       float value = of_dy[c] * g.at[c];
-      if (!channels.is_frozen) value += of_x[c] * (rt::to_float(x.at[c]) - mean[c]) + constant[c];
+      if (!channels.is_frozen) value += of_x[c] * (rt::to_float(loaded.x.at[c]) - mean[c]) + constant[c];
       made.at[c] = rt::from_float<T>(value);
       masked.at[c] = rt::from_float<T>(g.at[c]);
     }
     rt::store(dx + i, made);
     if (dresidual != nullptr) rt::store(dresidual + i, masked);
-  }
+  });
 }
 
 /// Launches the gradients of weight and bias (unless channels.dweight is null), then of x, and of the

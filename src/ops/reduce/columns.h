@@ -17,6 +17,29 @@ RT_DEVICE int first_column() {
 RT_DEVICE int64_t first_row() { return static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; }
 RT_DEVICE int64_t row_stride() { return static_cast<int64_t>(gridDim.y) * blockDim.y; }
 
+#if defined(__HIP_DEVICE_COMPILE__)
+inline constexpr bool kLoadsTwoRows = false;
+#else
+/// True if threads load two rows before they use the first one: NVIDIA's GPUs need more loads in flight for
+/// the bandwidth of their memory.
+inline constexpr bool kLoadsTwoRows = true;
+#endif
+/// Calls use(row, load(row)) for each row of this thread, in order.
+template <typename Load, typename Use>
+RT_DEVICE void for_each_row(int64_t num_rows, Load load, Use use) {
+  if constexpr (kLoadsTwoRows) {
+    for (int64_t r = first_row(); r < num_rows; r += 2 * row_stride()) {
+      const bool has_next = r + row_stride() < num_rows;
+      const int64_t next = has_next ? r + row_stride() : r;
+      const auto first = load(r), second = load(next);
+      use(r, first);
+      if (has_next) use(next, second);
+    }
+  } else {
+    for (int64_t r = first_row(); r < num_rows; r += row_stride()) use(r, load(r));
+  }
+}
+
 /// Merges the values of the block's threads that share a column (all threadIdx.y) with Value::join(), in
 /// order, and calls keep(column, value) for each column of the block. All threads of the block must call this
 /// function, and only once per kernel.
