@@ -178,8 +178,9 @@ std::string read_file(const fs::path& path, int64_t limit_bytes) {
   return contents;
 }
 
-FileWriter::FileWriter(fs::path path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+FileWriter::FileWriter(fs::path path, Existing existing) : path_(std::move(path)) {
+  const int start = existing == Existing::replaced ? O_TRUNC : O_APPEND;
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | start | O_CLOEXEC, 0644);
   if (descriptor_ < 0) system_error("create", path_);
 }
 

@@ -40,8 +40,9 @@ std::string read_file(const fs::path& path, int64_t limit_bytes = int64_t{1} << 
 /// Appends to a file. Every failure, including a full disk, is a UserError with the path.
 class FileWriter {
  public:
-  /// Opens the file, and creates it if needed.
-  explicit FileWriter(fs::path path);
+  enum class Existing { replaced, continued };
+  /// Creates the file; an existing one is emptied, or continued at its end.
+  explicit FileWriter(fs::path path, Existing existing = Existing::replaced);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
