@@ -167,7 +167,18 @@ enum class Transfer : uint8_t {
 
 /// An input of a test case: its type, and the distribution of its random elements.
 struct SampleInput {
-  enum class Fill : uint8_t { normal, positive, label, label_or_none, absent, zero, one, unit };
+  enum class Fill : uint8_t {
+    normal,
+    positive,
+    label,
+    label_or_none,
+    ascending,        ///< distinct integers below `bound`, ascending in each row
+    log_probability,  ///< logarithms of probabilities whose sum over a row is below 1
+    absent,
+    zero,
+    one,
+    unit
+  };
   Type type;
   Fill fill = Fill::normal;
   /// For Fill::label: exclusive upper bound of the labels. Fill::label_or_none also generates -1.

@@ -21,6 +21,9 @@ double draw(const ir::SampleInput& input, PhiloxSequence& random) {
       return random.below(static_cast<uint32_t>(input.bound));
     case Fill::label_or_none:
       return static_cast<double>(random.below(static_cast<uint32_t>(input.bound) + 1)) - 1;
+    case Fill::log_probability:
+      return -std::log(static_cast<double>(input.type.shape.back()) + 1) -
+             std::fabs(static_cast<double>(random.normal()));
     case Fill::zero:
       return 0;
     case Fill::one:
@@ -32,9 +35,24 @@ double draw(const ir::SampleInput& input, PhiloxSequence& random) {
   }
 }
 
+/// Fills rows of `width` distinct integers below `bound`, ascending: takes each integer with the probability
+/// that the elements left need.
+void draw_ascending(std::vector<double>& values, int64_t width, int64_t bound, PhiloxSequence& random) {
+  for (size_t begin = 0, row = static_cast<size_t>(width); begin < values.size(); begin += row) {
+    for (int64_t next = 0, taken = 0; taken < width; ++next) {
+      if (random.below(static_cast<uint32_t>(bound - next)) < static_cast<uint32_t>(width - taken))
+        values[begin + static_cast<size_t>(taken++)] = static_cast<double>(next);
+    }
+  }
+}
+
 std::vector<double> drawn_values(const ir::SampleInput& input, PhiloxSequence& random) {
   std::vector<double> values(static_cast<size_t>(input.type.shape.num_elements()));
-  for (double& value : values) value = draw(input, random);
+  if (input.fill == Fill::ascending) {
+    draw_ascending(values, input.type.shape.back(), input.bound, random);
+  } else {
+    for (double& value : values) value = draw(input, random);
+  }
   const std::vector<std::byte> bytes = to_bytes(input.type, values);
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = load_element(input.type.dtype, bytes.data(), static_cast<int64_t>(i));
