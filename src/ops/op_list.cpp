@@ -106,6 +106,7 @@ constexpr const ir::OpDef* kOps[] = {
     &head_cross_entropy,
     &head_cross_entropy_grad,
     &head_cross_entropy_train,
+    &head_top_k,
     &dpo_loss,
     &dpo_loss_grad,
     &squared_error,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "base/threads.h"
@@ -155,6 +156,77 @@ TEST(HeadCrossEntropy, LogitsExistForOneChunk) {
   EXPECT_GT(bytes, 256 * kVocab * 4);
   EXPECT_LT(prepare("head_cross_entropy", {x, w, labels}, {}, 2).kernel.workspace_bytes,
             256 * kVocab * 4 / 4);
+}
+
+/// A table of ids, `width` in a row.
+Tensor id_table(std::vector<int32_t> values, int64_t width) {
+  Tensor made = integers(std::move(values));
+  made.shape = {made.shape[0] / width, width};
+  return made;
+}
+/// log-softmax of each row of 9 of waves.
+Tensor log_softmax(Tensor logits) {
+  for (auto row = logits.floats.begin(); row != logits.floats.end(); row += 9) {
+    float sum = 0;
+    for (int v = 0; v < 9; ++v) sum += std::exp(row[v]);
+    for (int v = 0; v < 9; ++v) row[v] -= std::log(sum);
+  }
+  return logits;
+}
+
+TEST(HeadCrossEntropy, ATeacherThatListsEveryTokenGivesTheDenseDivergence) {
+  const Tensor x = waves({2, 3}, 0.5), w = waves({9, 3}, 0.9), teacher = log_softmax(waves({2, 9}, 1.7));
+  const Tensor ids = id_table({0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 9);
+  const auto losses = run("head_cross_entropy", {x, w, integers({4, 8}), ids, teacher},
+                          {{"distill_weight", 1.0}, {"temperature", 2.0}})[0];
+  for (size_t t = 0; t < 2; ++t) {
+    std::vector<double> student(9);
+    double sum = 0, sum_teacher = 0, expected = 0;
+    for (size_t v = 0; v < 9; ++v) {
+      for (size_t c = 0; c < 3; ++c)
+        student[v] += static_cast<double>(x.floats[t * 3 + c] * w.floats[v * 3 + c]);
+      sum += std::exp(student[v] / 2);
+      sum_teacher += std::exp(static_cast<double>(teacher.floats[t * 9 + v]) / 2);
+    }
+    for (size_t v = 0; v < 9; ++v) {
+      const double log_q = static_cast<double>(teacher.floats[t * 9 + v]) / 2 - std::log(sum_teacher);
+      expected += 4 * std::exp(log_q) * (log_q - (student[v] / 2 - std::log(sum)));
+    }
+    EXPECT_NEAR(static_cast<double>(losses[t]), expected, 1e-5) << t;
+  }
+}
+
+TEST(HeadCrossEntropy, ATeacherThatAgreesGivesNoGradient) {
+  const Tensor x = waves({5, 3}, 0.5), w = waves({40, 3}, 0.9), labels = integers({4, 8, -1, 0, 39});
+  const ir::Attrs listed{{"k", int64_t{6}}, {"vocab", int64_t{40}}};
+  auto top = run("head_top_k", {x, w, labels}, listed);
+  std::vector<int32_t> ids(top[0].size());
+  std::memcpy(ids.data(), top[0].data(), ids.size() * sizeof(int32_t));
+  const Tensor logps{.shape = {5, 6}, .floats = top[1]};
+  for (const char* divergence : {"forward", "reverse", "jsd"}) {
+    const auto out =
+        run("head_cross_entropy_train", {x, w, labels, {.shape = {}, .floats = {1}}, id_table(ids, 6), logps},
+            {{"distill_weight", 1.0}, {"temperature", 1.5}, {"divergence", std::string(divergence)}});
+    for (const auto& result : out) {
+      for (const float value : result) EXPECT_NEAR(value, 0, 2e-6) << divergence;
+    }
+  }
+}
+
+TEST(HeadCrossEntropy, ThreadsChangeNoBitWithATeacher) {
+  std::vector<int32_t> ids;
+  for (int t = 0; t < 300; ++t) ids.insert(ids.end(), {t % 50, 100 + t, 1200 + t});
+  std::vector<int32_t> targets(300);
+  for (size_t t = 0; t < targets.size(); ++t) targets[t] = static_cast<int32_t>(t * 7 % 1600);
+  Tensor logps = waves({300, 3}, 0.3);
+  for (float& value : logps.floats) value -= 3;
+  const std::vector<Tensor> in = {waves({300, 8}, 0.37),        waves({1600, 8}, 0.71), integers(targets),
+                                  {.shape = {}, .floats = {1}}, id_table(ids, 3),       logps};
+  const ir::Attrs attrs{{"rows", int64_t{64}}, {"distill_weight", 0.5}};
+  EXPECT_EQ(run("head_cross_entropy_train", in, attrs, 3), run("head_cross_entropy_train", in, attrs, 1));
+  const std::vector<Tensor> heads(in.begin(), in.begin() + 3);
+  const ir::Attrs listed{{"rows", int64_t{64}}, {"k", int64_t{9}}, {"vocab", int64_t{1500}}};
+  EXPECT_EQ(run("head_top_k", heads, listed, 3), run("head_top_k", heads, listed, 1));
 }
 
 TEST(DynamicMap, HasTheValuesOfBitsandbytes) {

@@ -73,6 +73,47 @@ TEST(FuseHead, ComputesLogitsOnceAndChangesNothing) {
   for (size_t i = 0; i < after.size(); ++i) EXPECT_NEAR(after[i], before[i], 1e-12) << i;
 }
 
+TEST(FuseHead, KeepsATeacher) {
+  TrainGraph train{.graph = graph_of(R"(input %0 "x" : f32[6, 4]
+input %1 "labels" : i32[6]
+scalar %2 "weight" : f32[]
+input %3 "ids" : i32[6, 2]
+parameter %4 "w" : f32[9, 4]
+input %5 "logps" : f32[6, 2]
+%6, %7 = head_cross_entropy(%0, %4, %1, %3, %5) {distill_weight=0.5, rows=4, softcap=0.0} : f32[6], f32[6]  # head
+return %6
+)")};
+  train.losses = 6;
+  train.loss_weight = 2;
+  backward(train);
+  for (const Gradient& gradient : train.gradients) train.graph.outputs.push_back(gradient.gradient);
+  train.graph.remove_dead_nodes();
+  std::map<ir::ValueId, std::vector<double>> values;
+  values[0] = std::vector<double>(24, 0.5);
+  values[1] = {0, 8, -1, 3, 3, 5};
+  values[2] = {0.25};
+  values[3] = {0, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1};
+  values[4] = std::vector<double>(36, 0.25);
+  for (size_t i = 0; i < values[4].size(); ++i) values[4][i] = std::sin(static_cast<double>(i));
+  values[5] = {-1, -1, -2, -3, -1, -4, -1, -1, -2, -3, -1, -4};
+  const auto evaluate = [&] {
+    auto all = values;
+    ops::evaluate_reference(train.graph, all);
+    std::vector<double> found;
+    for (const ir::ValueId id : train.graph.outputs)
+      found.insert(found.end(), all.at(id).begin(), all.at(id).end());
+    return found;
+  };
+  const std::vector<double> before = evaluate();
+  fuse_head(train.graph);
+  ir::verify(train.graph, "fuse_head");
+  EXPECT_EQ(count(train.graph, "head_cross_entropy_train"), 1);
+  EXPECT_EQ(count(train.graph, "head_cross_entropy"), 0);
+  const std::vector<double> after = evaluate();
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); ++i) EXPECT_NEAR(after[i], before[i], 1e-9) << i;
+}
+
 TEST(FuseHead, LeavesLossesOfDifferentWeight) {
   TrainGraph train = differentiated(true);
   fuse_head(train.graph);

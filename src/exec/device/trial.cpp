@@ -175,9 +175,15 @@ float scale_of_logits(int64_t width) {
   return std::ldexp(1.0F, -std::max(0, std::ilogb(usual)));
 }
 
+/// Returns the test of an LM head without its teacher, whose tokens cannot be drawn separately: the matmuls
+/// and the softmax are the same.
+NodeTest test_without_teacher(const NodeView& node, size_t num_inputs) {
+  return test_like({.attrs = node.attrs, .in = node.in.first(num_inputs), .out = node.out});
+}
+
 /// Tests the LM head with fewer words if the vocabulary is too large for the host.
 std::optional<NodeTest> try_head(const NodeView& node) {
-  NodeTest shorter = test_like(node);
+  NodeTest shorter = test_without_teacher(node, HeadIn::lse);
   const Shape& weight = node.in_type(HeadIn::weight).shape;
   const int64_t words = std::clamp<int64_t>(kMaxWork / (kFewRows * weight[1]), 1, weight[0]);
   shorter.in[HeadIn::weight].shape = {words, weight[1]};
@@ -190,8 +196,9 @@ std::optional<NodeTest> try_head(const NodeView& node) {
 
 /// Tests the gradient of the LM head with few rows and few words, because each element of the weight's
 /// gradient depends on every row.
-std::optional<NodeTest> try_head_gradient(const NodeView& node, std::initializer_list<size_t> of_rows) {
-  NodeTest trial = test_like(node);
+std::optional<NodeTest> try_head_gradient(const NodeView& node, size_t num_inputs,
+                                          std::initializer_list<size_t> of_rows) {
+  NodeTest trial = test_without_teacher(node, num_inputs);
   const Shape& x = node.in_type(HeadIn::x).shape;
   const int64_t width = x[1], rows = std::min<int64_t>(x[0], 80);
   const int64_t words =
@@ -205,10 +212,10 @@ std::optional<NodeTest> try_head_gradient(const NodeView& node, std::initializer
   return trial;
 }
 std::optional<NodeTest> try_head_grad(const NodeView& node) {
-  return try_head_gradient(node, {HeadIn::labels, HeadIn::lse, HeadIn::dlosses});
+  return try_head_gradient(node, HeadIn::dlosses + 1, {HeadIn::labels, HeadIn::lse, HeadIn::dlosses});
 }
 std::optional<NodeTest> try_head_train(const NodeView& node) {
-  return try_head_gradient(node, {HeadIn::labels});
+  return try_head_gradient(node, HeadIn::dloss + 1, {HeadIn::labels});
 }
 
 /// Tests attention on an excerpt of one group of heads of one sample. With causal attention, the first

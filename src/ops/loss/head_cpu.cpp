@@ -2,13 +2,15 @@
 // they are computed for one chunk of tokens at a time, in memory that the next chunk reuses: logits, softmax,
 // loss, and the gradient of the logits, from which two matmuls compute the gradients of the hidden states x
 // and of the weight. If losses and gradients are computed separately, the softmax is recomputed tile by tile
-// from lse, the logarithm of each token's sum of exponentials.
+// from lse, the logarithm of each token's sum of exponentials. With a teacher that lists some tokens, their
+// logits are moved out of the sum of exponentials, which is then that of the tail.
 #include "ops/loss/head_cpu.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "backend/cpu/blocks.h"
 #include "backend/cpu/clones.h"
@@ -30,14 +32,19 @@ HEARTH_CLONES void max_with(const float* row, float* row_max, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row_max[i] = row[i] > row_max[i] ? row[i] : row_max[i];
 }
 
+bool has_gradients(const HeadSpec& s) { return s.task == Task::gradients || s.task == Task::both; }
+
 /// Workspace layout, in floats. Logits are stored transposed: [vocab][chunk].
 struct Layout {
   bool pairs;  ///< true if matmuls multiply pairs of bf16; gradients of logits are then rounded to bf16
+  bool keeps_logits;  ///< true if the workspace has the logits of a full chunk, not of a tile
   // Offsets in floats of arrays in the workspace, except num_parts, sizes (total, *_floats) and members with
   // a comment.
   int64_t chunk;      ///< number of tokens of a full chunk
   int64_t logit_row;  ///< row stride of logits, in floats
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
+  int64_t listed = 0;  ///< [chunk][top_k]: student's logits of the teacher's tokens, then their gradients
+  int64_t tail_gradient = 0;  ///< [chunk]: gradient of the logsumexp of all other logits
   int64_t parts = 0, threads = 0, total = 0;
   int64_t dx = 0, row_max = 0, sum = 0;                               ///< offsets within a part's workspace
   int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_max = 0;  ///< offsets within a thread's workspace
@@ -47,6 +54,7 @@ struct Layout {
 
   explicit Layout(const HeadSpec& s) {
     pairs = has_pairs(s.x, s.weight, s.width);
+    keeps_logits = s.task == Task::both || (s.task != Task::losses && s.top_k > 0);
     chunk = std::max<int64_t>(1, std::min(s.chunk, s.tokens));
     logit_row = round_up(chunk, 16) + 16;
     place_shared(s);
@@ -66,7 +74,7 @@ struct Layout {
   void place_shared(const HeadSpec& s) {
     int64_t next = 0;
     tokens = take(next, true, s.tokens);
-    const bool sums = s.task != Task::losses && !s.frozen;
+    const bool sums = has_gradients(s) && !s.frozen;
     const int64_t width = pairs ? s.width / 2 : s.width;
     const int64_t rows = pairs ? (chunk + 1) / 2 : chunk;
     x = take(next, true, (chunk + 1) * width);
@@ -76,20 +84,23 @@ struct Layout {
     lse = take(next, true, chunk);
     factor = take(next, true, chunk);
     of_label = take(next, true, chunk);
-    logits = take(next, s.task == Task::both, s.vocab * logit_row);
+    const bool has_teacher = s.top_k > 0 && s.task != Task::top_k;
+    listed = take(next, has_teacher, chunk * s.top_k);
+    tail_gradient = take(next, has_teacher, chunk);
+    logits = take(next, keeps_logits, s.vocab * logit_row);
     parts = next;
   }
   void place_parts(const HeadSpec& s) {
     int64_t next = 0;
-    dx = take(next, s.task != Task::losses, chunk * s.width);
+    dx = take(next, has_gradients(s), chunk * s.width);
     row_max = take(next, true, chunk);
     sum = take(next, true, chunk);
     part_floats = next;
   }
   void place_threads(const HeadSpec& s) {
-    const bool gradients = s.task != Task::losses;
+    const bool gradients = has_gradients(s);
     int64_t next = 0;
-    tile = take(next, s.task != Task::both, kTileRows * logit_row);
+    tile = take(next, !keeps_logits, kTileRows * logit_row);
     weight = take(next, s.weight != DType::f32 && !pairs, kTileRows * s.width);
     rounded = take(next, pairs && gradients, kTileRows * logit_row / 2);
     rounded_pairs = take(next, pairs && gradients, kTileRows / 2 * logit_row);
@@ -116,13 +127,17 @@ class HeadRun {
 
   void run() {
     list_tokens();
-    if (num_tokens_ == 0 && s_.task != Task::losses && !s_.frozen)
+    if (num_tokens_ == 0 && has_gradients(s_) && !s_.frozen)
       std::fill_n(arrays_.dweight, s_.vocab * s_.width, 0.0F);
     for (first_ = 0; first_ < num_tokens_; first_ += layout_.chunk) {
       rows_ = std::min(layout_.chunk, num_tokens_ - first_);
       gather();
-      if (s_.task != Task::gradients) measure();
-      if (s_.task != Task::losses) differentiate();
+      if (s_.task == Task::top_k) {
+        list_top();
+        continue;
+      }
+      if (measures()) measure();
+      if (has_gradients(s_)) differentiate();
     }
   }
 
@@ -134,6 +149,11 @@ class HeadRun {
         tokens_[num_tokens_++] = static_cast<int32_t>(t);
         continue;
       }
+      if (s_.task == Task::top_k) {
+        std::iota(arrays_.top_ids + t * s_.top_k, arrays_.top_ids + (t + 1) * s_.top_k, 0);
+        std::fill_n(arrays_.top_logps + t * s_.top_k, s_.top_k, 0.0F);
+        continue;
+      }
       if (s_.task != Task::gradients) arrays_.losses[t] = 0;
       if (s_.task == Task::losses) arrays_.lse[t] = 0;
       if (s_.task != Task::losses)
@@ -141,6 +161,9 @@ class HeadRun {
                     row_bytes());
     }
   }
+
+  /// True if losses or, for a teacher's gradients, the logits of the chunk are computed before gradients.
+  bool measures() const { return s_.task != Task::gradients || s_.top_k > 0; }
 
   /// Returns the token index of row r of the current chunk.
   int64_t token(int64_t r) const { return tokens_[first_ + r]; }
@@ -159,7 +182,7 @@ class HeadRun {
       }
     });
     pack_panels(DType::f32, x, width, rows_, true, base_ + layout_.x_panels, nullptr, threads_);
-    if (s_.task == Task::losses) return;
+    if (!has_gradients(s_)) return;
     if (!s_.frozen) pack_columns(x);
     for (int64_t r = 0; r < rows_; ++r) {
       const bool known = arrays_.labels[token(r)] < s_.vocab;
@@ -207,8 +230,8 @@ class HeadRun {
     const Range rows = split_range(s_.vocab, static_cast<int>(layout_.num_parts), static_cast<int>(part));
     for (int64_t v = rows.begin; v < rows.end; v += kTileRows) {
       Tile tile{.first = v, .count = std::min(kTileRows, rows.end - v), .logits = nullptr, .weight = nullptr};
-      tile.logits = s_.task == Task::both ? base_ + layout_.logits + v * layout_.logit_row
-                                          : local(thread, layout_.tile);
+      tile.logits =
+          layout_.keeps_logits ? base_ + layout_.logits + v * layout_.logit_row : local(thread, layout_.tile);
       tile.weight = layout_.pairs ? static_cast<const float*>(arrays_.weight) + v * s_.width / 2
                                   : as_f32(s_.weight, arrays_.weight, v * s_.width, tile.count * s_.width,
                                            local(thread, layout_.weight));
@@ -253,16 +276,72 @@ class HeadRun {
       std::fill_n(of_part(part, layout_.sum), rows_, 0.0F);
       for_tiles(part, thread, [&](const Tile& tile) {
         compute_logits(thread, tile);
-        add_to_sums(part, thread, tile);
         for_labels(tile, [&](int64_t r, float& logit) { of_label[r] = logit; });
+        if (s_.top_k > 0) take_listed(tile);
+        add_to_sums(part, thread, tile);
       });
     });
+    if (s_.top_k > 0) return compare_with_teacher();
     for (int64_t r = 0; r < rows_; ++r) {
       const float lse = log_of_sums(r);
       base_[layout_.lse + r] = lse;
-      arrays_.losses[token(r)] = lse - of_label[r];
-      if (s_.task == Task::losses) arrays_.lse[token(r)] = lse;
+      write_loss(r, lse - of_label[r], lse);
     }
+  }
+
+  void write_loss(int64_t r, float loss, float lse) const {
+    if (s_.task != Task::gradients) arrays_.losses[token(r)] = loss;
+    if (s_.task == Task::losses) arrays_.lse[token(r)] = lse;
+  }
+
+  /// Calls body(r, k, logit) for each token k that the teacher lists for row r of the chunk and that is in
+  /// the tile.
+  template <typename Body>
+  void for_listed(const Tile& tile, Body body) const {
+    for (int64_t r = 0; r < rows_; ++r) {
+      const int32_t* ids = arrays_.teacher_ids + token(r) * s_.top_k;
+      for (int64_t k = std::lower_bound(ids, ids + s_.top_k, tile.first) - ids;
+           k < s_.top_k && ids[k] < tile.first + tile.count; ++k)
+        body(r, k, tile.logits[(ids[k] - tile.first) * layout_.logit_row + r]);
+    }
+  }
+
+  /// Moves the logits of the teacher's tokens out of a tile, so that only the tail is left to add up.
+  void take_listed(const Tile& tile) const {
+    for_listed(tile, [&](int64_t r, int64_t k, float& logit) {
+      base_[layout_.listed + r * s_.top_k + k] = logit;
+      logit = ops::kListedLogit;
+    });
+  }
+
+  /// Computes the losses of the chunk's tokens, and replaces the logits of the teacher's tokens by the
+  /// gradients of the losses, without the label's share. Sets lse to that of the tail.
+  void compare_with_teacher() {
+    threads_.parallel_for(rows_, std::max<int64_t>(1, 4096 / s_.top_k), [&](Range range) {
+      for (int64_t r = range.begin; r < range.end; ++r) {
+        float* listed = base_ + layout_.listed + r * s_.top_k;
+        const float tail = log_of_sums(r);
+        const ops::DistillToken compared(s_.distill,
+                                         {.logits = listed,
+                                          .logps = arrays_.teacher_logps + token(r) * s_.top_k,
+                                          .k = static_cast<int>(s_.top_k),
+                                          .tail = tail,
+                                          .has_tail = s_.top_k < s_.vocab},
+                                         ops::DistillThread());
+        write_loss(r, compared.loss(compared.lse() - base_[layout_.of_label + r]), compared.lse());
+        if (s_.task == Task::losses) continue;
+        base_[layout_.lse + r] = tail;
+        base_[layout_.tail_gradient + r] = base_[layout_.factor + r] * compared.tail_slope();
+        for (int64_t k = 0; k < s_.top_k; ++k)
+          listed[k] = base_[layout_.factor + r] * compared.slope(static_cast<int>(k)) * cap_slope(listed[k]);
+      }
+    });
+  }
+
+  /// Returns the derivative of the soft cap, given its result.
+  float cap_slope(float logit) const {
+    const float t = s_.softcap > 0 ? logit / s_.softcap : 0;
+    return 1 - t * t;
   }
 
   /// Updates a part's running maxima with a tile of logits, rescales its sums to them, then adds the tile's
@@ -292,12 +371,44 @@ class HeadRun {
     return static_cast<float>(static_cast<double>(row_max) + std::log(sum));
   }
 
+  /// Lists the most likely tokens of the chunk's tokens.
+  void list_top() const {
+    threads_.run_tasks(layout_.num_parts, s_.num_threads, [&](int64_t part, int thread) {
+      for_tiles(part, thread, [&](const Tile& tile) { compute_logits(thread, tile); });
+    });
+    threads_.parallel_for(rows_, std::max<int64_t>(1, 4096 / s_.num_listed), [&](Range range) {
+      for (int64_t r = range.begin; r < range.end; ++r) {
+        list_top(base_ + layout_.logits + r, arrays_.top_ids + token(r) * s_.top_k,
+                 arrays_.top_logps + token(r) * s_.top_k);
+      }
+    });
+  }
+
+  /// Lists the most likely tokens of a column of logits: keeps them sorted by logit, then sorts them by id.
+  void list_top(const float* column, int32_t* ids, float* logps) const {
+    const auto logit = [&](int64_t v) { return column[v * layout_.logit_row]; };
+    float largest = logit(0);
+    int64_t count = 0;
+    for (int64_t v = 0; v < s_.num_listed; ++v) {
+      largest = std::max(largest, logit(v));
+      if (count == s_.top_k && !(logit(v) > logit(ids[count - 1]))) continue;
+      int64_t at = count < s_.top_k ? count++ : count - 1;
+      for (; at > 0 && logit(v) > logit(ids[at - 1]); --at) ids[at] = ids[at - 1];
+      ids[at] = static_cast<int32_t>(v);
+    }
+    double sum = 0;
+    for (int64_t v = 0; v < s_.num_listed; ++v) sum += std::exp(static_cast<double>(logit(v) - largest));
+    const float lse = largest + static_cast<float>(std::log(sum));
+    std::sort(ids, ids + s_.top_k);
+    for (int64_t k = 0; k < s_.top_k; ++k) logps[k] = logit(ids[k]) - lse;
+  }
+
   /// Adds the chunk's contribution to dweight and writes the chunk's rows of dx.
   void differentiate() {
     threads_.run_tasks(layout_.num_parts, s_.num_threads, [&](int64_t part, int thread) {
       std::fill_n(of_part(part, layout_.dx), rows_ * s_.width, 0.0F);
       for_tiles(part, thread, [&](const Tile& tile) {
-        if (s_.task == Task::gradients) compute_logits(thread, tile);
+        if (!layout_.keeps_logits) compute_logits(thread, tile);
         logits_to_cotangents(tile);
         if (layout_.pairs) round_cotangents(thread, tile);
         if (!s_.frozen) add_weight_gradient(thread, tile);
@@ -315,18 +426,24 @@ class HeadRun {
   }
 
   /// Replaces a tile's logits by their gradients: factor * (softmax - one-hot label), times the derivative of
-  /// the soft cap.
+  /// the soft cap. With a teacher, the softmax is that of the tail, and listed tokens have their own
+  /// gradients.
   void logits_to_cotangents(const Tile& tile) const {
     const float* factor = base_ + layout_.factor;
     float* of_label = base_ + layout_.of_label;
-    const float inverse = s_.softcap > 0 ? 1 / s_.softcap : 0;
+    const float share = s_.top_k > 0 ? 1 - s_.distill.weight : 1;
     for_labels(tile, [&](int64_t r, float& logit) {
-      const float t = logit * inverse;
-      of_label[r] = factor[r] * (1 - t * t);
+      of_label[r] = share * factor[r] * cap_slope(s_.top_k > 0 ? of_label[r] : logit);
     });
+    const float* factors = s_.top_k > 0 ? base_ + layout_.tail_gradient : factor;
     for (int64_t v = 0; v < tile.count; ++v) {
       prefetch_gradient(tile.first + v);
-      simd().scaled_exp(tile.logits + v * layout_.logit_row, base_ + layout_.lse, factor, rows_, s_.softcap);
+      simd().scaled_exp(tile.logits + v * layout_.logit_row, base_ + layout_.lse, factors, rows_, s_.softcap);
+    }
+    if (s_.top_k > 0) {
+      for_listed(tile, [&](int64_t r, int64_t k, float& gradient) {
+        gradient = base_[layout_.listed + r * s_.top_k + k];
+      });
     }
     for_labels(tile, [&](int64_t r, float& logit) { logit -= of_label[r]; });
   }

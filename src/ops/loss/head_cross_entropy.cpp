@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <tuple>
 
 #include "ops/loss/head_cpu.h"
 #include "ops/loss/loss.h"
@@ -16,7 +17,14 @@ constexpr int64_t kMinChunkRows = 32;
 
 int64_t rows_of(const NodeView& node) { return node.attrs.integer_or("rows", kHeadRows); }
 
+/// Number of inputs of the three ops without a teacher.
+constexpr size_t kNumInputs = 3, kNumGradInputs = 5, kNumTrainInputs = 4;
+size_t num_required(Task task) {
+  return task == Task::losses ? kNumInputs : task == Task::gradients ? kNumGradInputs : kNumTrainInputs;
+}
+
 cpu::HeadSpec spec_of(const NodeView& node, Task task) {
+  const HeadTeacher teacher(node, num_required(task));
   const Type& x = node.in_type(HeadIn::x);
   const Type& weight = node.in_type(HeadIn::weight);
   return {.task = task,
@@ -28,10 +36,31 @@ cpu::HeadSpec spec_of(const NodeView& node, Task task) {
           .x = x.dtype,
           .weight = weight.dtype,
           .frozen = node.attrs.integer_or("frozen", 0) != 0,
+          .top_k = teacher.top_k,
+          .distill = teacher.formula,
           .num_threads = node.num_threads};
 }
 
-std::string check(const NodeView& node) {
+std::string check_teacher(const NodeView& node, size_t num_required) {
+  if (node.in.size() == num_required) return "";
+  if (node.in.size() != num_required + 2) return "expected teacher_logps after teacher_ids";
+  const HeadTeacher teacher(node, num_required);
+  const Shape shape{node.in_type(HeadIn::x).shape[0], teacher.top_k};
+  if (node.in_type(teacher.ids) != Type{.dtype = DType::i32, .shape = shape})
+    return fmt::format("expected teacher_ids to be i32[N, K], got {}", to_string(node.in_type(teacher.ids)));
+  if (node.in_type(teacher.logps) != f32_type(shape))
+    return fmt::format("expected teacher_logps to be {}, got {}", to_string(f32_type(shape)),
+                       to_string(node.in_type(teacher.logps)));
+  const DistillFormula& formula = teacher.formula;
+  const bool mixes =
+      formula.divergence != DistillFormula::Divergence::jsd || (formula.beta > 0 && formula.beta < 1);
+  if (teacher.top_k < 1 || teacher.top_k > node.in_type(HeadIn::weight).shape[0] ||
+      !(formula.temperature > 0) || !mixes)
+    return "expected 1 <= K <= V, temperature > 0 and, for jsd, 0 < beta < 1";
+  return "";
+}
+
+std::string check(const NodeView& node, size_t num_required) {
   const Type& x = node.in_type(HeadIn::x);
   const Type& weight = node.in_type(HeadIn::weight);
   if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] < 1)
@@ -44,11 +73,11 @@ std::string check(const NodeView& node) {
                        to_string(node.in_type(HeadIn::labels)));
   if (rows_of(node) < 1 || !(node.attrs.real_or("softcap", 0) >= 0))
     return "expected rows >= 1 and softcap >= 0";
-  return "";
+  return check_teacher(node, num_required);
 }
 
 Inferred infer(const NodeView& node) {
-  if (auto error = check(node); !error.empty()) return refuse(error);
+  if (auto error = check(node, kNumInputs); !error.empty()) return refuse(error);
   const Type losses = f32_type({node.in_type(HeadIn::x).shape[0]});
   return {.out = {losses, losses}, .error = ""};
 }
@@ -58,7 +87,7 @@ Inferred with_dweight(const NodeView& node, std::vector<Type> out) {
   return {.out = std::move(out), .error = ""};
 }
 Inferred infer_grad(const NodeView& node) {
-  if (auto error = check(node); !error.empty()) return refuse(error);
+  if (auto error = check(node, kNumGradInputs); !error.empty()) return refuse(error);
   const Type losses = f32_type({node.in_type(HeadIn::x).shape[0]});
   for (const size_t i : {HeadIn::lse, HeadIn::dlosses}) {
     if (node.in_type(i) != losses) return refuse_type("lse and dlosses", to_string(losses), node.in_type(i));
@@ -66,7 +95,7 @@ Inferred infer_grad(const NodeView& node) {
   return with_dweight(node, {node.in_type(HeadIn::x)});
 }
 Inferred infer_train(const NodeView& node) {
-  if (auto error = check(node); !error.empty()) return refuse(error);
+  if (auto error = check(node, kNumTrainInputs); !error.empty()) return refuse(error);
   if (node.in_type(HeadIn::dloss) != kScalar)
     return refuse_type("the gradient of a loss", "f32[]", node.in_type(HeadIn::dloss));
   const Type& x = node.in_type(HeadIn::x);
@@ -78,10 +107,15 @@ Inferred infer_train(const NodeView& node) {
 template <typename Fill>
 Kernel make_kernel(const NodeView& node, Task task, Fill fill) {
   const auto head = std::make_shared<const cpu::Head>(spec_of(node, task));
+  const HeadTeacher teacher(node, num_required(task));
   const auto run = [=](const KernelArgs& args) {
     cpu::Head::Arrays arrays{.x = args.in[HeadIn::x],
                              .weight = args.in[HeadIn::weight],
                              .labels = args.input<int32_t>(HeadIn::labels)};
+    if (teacher.top_k > 0) {
+      arrays.teacher_ids = args.input<int32_t>(teacher.ids);
+      arrays.teacher_logps = args.input<float>(teacher.logps);
+    }
     fill(args, arrays);
     head->run(arrays, args.workspace, *args.threads);
   };
@@ -114,10 +148,12 @@ Kernel train_kernel(const NodeView& node) {
 struct TokenReference {
   const ReferenceArgs& args;
   size_t token;
+  size_t num_required;
   size_t width = static_cast<size_t>(args.node.in_type(HeadIn::x).shape[1]);
   size_t vocab = static_cast<size_t>(args.node.in_type(HeadIn::weight).shape[0]);
   double cap = args.node.attrs.real_or("softcap", 0);
   double label = args.in[HeadIn::labels][token];
+  HeadTeacher teacher{args.node, num_required};
 
   bool counts() const { return label >= 0; }
   std::vector<double> logits() const {
@@ -134,18 +170,106 @@ struct TokenReference {
     for (const double logit : logits) sum += std::exp(logit);
     return std::log(sum);
   }
-  double of_label(const std::vector<double>& logits) const {
-    return label < static_cast<double>(vocab) ? logits[static_cast<size_t>(label)]
-                                              : std::numeric_limits<double>::quiet_NaN();
+  /// Returns p^(1 / temperature), normalized.
+  std::vector<double> tempered(std::vector<double> p) const {
+    double sum = 0;
+    for (double& value : p)
+      sum += value = std::pow(value, 1.0 / static_cast<double>(teacher.formula.temperature));
+    for (double& value : p) value /= sum;
+    return p;
+  }
+  /// Returns each token's class: its index among the teacher's tokens, or top_k, the tail.
+  std::vector<size_t> classes() const {
+    const auto k = static_cast<size_t>(teacher.top_k);
+    std::vector<size_t> result(vocab, k);
+    for (size_t j = 0; j < k; ++j) result[static_cast<size_t>(args.in[teacher.ids][token * k + j])] = j;
+    return result;
+  }
+  /// Returns the teacher's probability of each class.
+  std::vector<double> teacher_probabilities() const {
+    const auto k = static_cast<size_t>(teacher.top_k);
+    std::vector<double> q;
+    double left = 1;
+    for (size_t j = 0; j < k; ++j) {
+      q.push_back(std::exp(args.in[teacher.logps][token * k + j]));
+      left -= q.back();
+    }
+    if (k < vocab) q.push_back(std::max(left, static_cast<double>(kMinTail)));
+    return q;
+  }
+  /// Returns the divergence of class probabilities `p` (unnormalized) from `q`, both before the temperature.
+  double divergence(std::vector<double> p, std::vector<double> q) const {
+    using enum DistillFormula::Divergence;
+    p = tempered(std::move(p));
+    q = tempered(std::move(q));
+    const double beta = static_cast<double>(teacher.formula.beta);
+    double sum = 0;
+    for (size_t j = 0; j < p.size(); ++j) {
+      const double m = (1 - beta) * p[j] + beta * q[j];
+      sum += teacher.formula.divergence == forward ? q[j] * std::log(q[j] / p[j])
+             : teacher.formula.divergence == reverse
+                 ? p[j] * std::log(p[j] / q[j])
+                 : beta * q[j] * std::log(q[j] / m) + (1 - beta) * p[j] * std::log(p[j] / m);
+    }
+    return sum;
+  }
+  /// Returns the probability of each class under the student.
+  std::vector<double> student_probabilities(const std::vector<double>& logits) const {
+    const std::vector<size_t> class_of = classes();
+    const double lse = log_sum(logits);
+    std::vector<double> p(static_cast<size_t>(teacher.top_k) + (teacher.top_k < std::ssize(logits) ? 1 : 0));
+    for (size_t v = 0; v < vocab; ++v) p[class_of[v]] += std::exp(logits[v] - lse);
+    return p;
+  }
+  double weight() const { return static_cast<double>(teacher.formula.weight); }
+  double loss(const std::vector<double>& logits) const {
+    const double of_label = label < static_cast<double>(vocab) ? logits[static_cast<size_t>(label)]
+                                                               : std::numeric_limits<double>::quiet_NaN();
+    const double cross_entropy = log_sum(logits) - of_label;
+    if (teacher.top_k == 0) return cross_entropy;
+    const double t = static_cast<double>(teacher.formula.temperature);
+    return (1 - weight()) * cross_entropy +
+           weight() * t * t * divergence(student_probabilities(logits), teacher_probabilities());
+  }
+  /// Returns temperature^2 times the derivative of the divergence with respect to the log-probability of each
+  /// class under the student, by central differences.
+  std::vector<double> divergence_slopes(const std::vector<double>& logits) const {
+    constexpr double kStep = 1e-5;
+    const std::vector<double> p = student_probabilities(logits), q = teacher_probabilities();
+    const double t = static_cast<double>(teacher.formula.temperature);
+    std::vector<double> slopes(p.size());
+    for (size_t j = 0; j < p.size(); ++j) {
+      std::vector<double> up = p, down = p;
+      up[j] *= std::exp(kStep);
+      down[j] *= std::exp(-kStep);
+      slopes[j] = t * t * (divergence(up, q) - divergence(down, q)) / (2 * kStep);
+    }
+    return slopes;
+  }
+  /// Returns the derivative of the loss with respect to each logit, before the soft cap.
+  std::vector<double> slopes(const std::vector<double>& logits, double lse) const {
+    std::vector<double> result(vocab);
+    for (size_t v = 0; v < vocab; ++v)
+      result[v] = std::exp(logits[v] - lse) - (static_cast<double>(v) == label ? 1 : 0);
+    if (teacher.top_k == 0) return result;
+    const std::vector<size_t> class_of = classes();
+    const std::vector<double> p = student_probabilities(logits), of_class = divergence_slopes(logits);
+    const double all = log_sum(logits);
+    for (size_t v = 0; v < vocab; ++v) {
+      const size_t j = class_of[v];
+      const double share = std::exp(logits[v] - all) / p[j];
+      result[v] = (1 - weight()) * result[v] + weight() * share * of_class[j];
+    }
+    return result;
   }
   /// Adds the token's gradients to dx, which is output `at`, and to dweight, which is output `at` + 1 if it
   /// exists.
   void add_gradients(double lse, double dloss, size_t at) const {
     const std::vector<double> all = logits();
+    const std::vector<double> of_logits = slopes(all, lse);
     for (size_t v = 0; v < vocab; ++v) {
       const double t = cap > 0 ? all[v] / cap : 0;
-      const double hit = static_cast<double>(v) == label ? 1 : 0;
-      const double dlogit = dloss * (std::exp(all[v] - lse) - hit) * (1 - t * t);
+      const double dlogit = dloss * of_logits[v] * (1 - t * t);
       for (size_t c = 0; c < width; ++c) {
         args.out[at][token * width + c] += dlogit * args.in[HeadIn::weight][v * width + c];
         if (args.out.size() > at + 1)
@@ -157,32 +281,33 @@ struct TokenReference {
 
 /// Zeroes all outputs, then calls body(TokenReference) for each token that has a label (>= 0).
 template <typename Body>
-void for_tokens(const ReferenceArgs& args, Body body) {
+void for_tokens(const ReferenceArgs& args, Task task, Body body) {
   for (auto& out : args.out) std::fill(out.begin(), out.end(), 0.0);
   for (size_t t = 0; t < args.in[HeadIn::labels].size(); ++t) {
-    const TokenReference token{.args = args, .token = t};
+    const TokenReference token{.args = args, .token = t, .num_required = num_required(task)};
     if (token.counts()) body(token);
   }
 }
 void reference(const ReferenceArgs& args) {
-  for_tokens(args, [&](const TokenReference& token) {
+  for_tokens(args, Task::losses, [&](const TokenReference& token) {
     const std::vector<double> logits = token.logits();
-    const double lse = TokenReference::log_sum(logits);
-    args.out[0][token.token] = lse - token.of_label(logits);
-    args.out[1][token.token] = lse;
+    args.out[0][token.token] = token.loss(logits);
+    args.out[1][token.token] = TokenReference::log_sum(logits);
   });
 }
 void grad_reference(const ReferenceArgs& args) {
-  for_tokens(args, [&](const TokenReference& token) {
-    token.add_gradients(args.in[HeadIn::lse][token.token], args.in[HeadIn::dlosses][token.token], 0);
+  for_tokens(args, Task::gradients, [&](const TokenReference& token) {
+    const size_t t = token.token;
+    const double lse =
+        token.teacher.top_k > 0 ? TokenReference::log_sum(token.logits()) : args.in[HeadIn::lse][t];
+    token.add_gradients(lse, args.in[HeadIn::dlosses][t], 0);
   });
 }
 void train_reference(const ReferenceArgs& args) {
-  for_tokens(args, [&](const TokenReference& token) {
+  for_tokens(args, Task::both, [&](const TokenReference& token) {
     const std::vector<double> logits = token.logits();
-    const double lse = TokenReference::log_sum(logits);
-    args.out[0][token.token] = lse - token.of_label(logits);
-    token.add_gradients(lse, args.in[HeadIn::dloss][0], 1);
+    args.out[0][token.token] = token.loss(logits);
+    token.add_gradients(TokenReference::log_sum(logits), args.in[HeadIn::dloss][0], 1);
   });
 }
 
@@ -197,15 +322,16 @@ bool is_trained(const ir::Graph& graph, ValueId id) {
 }
 
 std::vector<ValueId> vjp(const VjpContext& context) {
-  if (context.grad_out[0] == kNone) return {kNone, kNone, kNone};
   const ir::Node& node = context.node;
+  std::vector<ValueId> result(node.inputs.size(), kNone);
+  if (context.grad_out[0] == kNone) return result;
   Attrs attrs = node.attrs;
   if (!is_trained(context.graph, node.inputs[HeadIn::weight])) attrs.set("frozen", int64_t{1});
-  const auto grads = context.graph.add(head_cross_entropy_grad,
-                                       {node.inputs[HeadIn::x], node.inputs[HeadIn::weight],
-                                        node.inputs[HeadIn::labels], node.outputs[1], context.grad_out[0]},
-                                       attrs, node.name);
-  return {grads[0], grads.size() > 1 ? grads[1] : kNone, kNone};
+  std::vector<ValueId> inputs = node.inputs;
+  inputs.insert(inputs.begin() + kNumInputs, {node.outputs[1], context.grad_out[0]});
+  const auto grads = context.graph.add(head_cross_entropy_grad, inputs, attrs, node.name);
+  std::copy(grads.begin(), grads.end(), result.begin());
+  return result;
 }
 
 /// Returns the cost of `matmuls` matmuls per chunk: 1 for losses; 3 with gradients, of which the third
@@ -224,14 +350,6 @@ Cost cost_of_matmuls(const NodeView& node, double matmuls) {
           .kernel = KernelKind::head};
 }
 
-std::optional<Attrs> half_the_rows(const NodeView& node) {
-  const int64_t rows = std::min(rows_of(node), node.in_type(HeadIn::x).shape[0]);
-  if (rows < 2 * kMinChunkRows) return std::nullopt;
-  Attrs attrs = node.attrs;
-  attrs.set("rows", (rows + 1) / 2);
-  return attrs;
-}
-
 Sample sample(const Shape& shape, int64_t vocab, int64_t rows, double softcap, DType dtype) {
   return {.in = {normal(shape, dtype), normal({vocab, shape[1]}, dtype), labels_or_none(shape[0], vocab)},
           .attrs = {{"rows", rows}, {"softcap", softcap}}};
@@ -243,15 +361,39 @@ std::vector<Sample> samples() {
           sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16),
           sample({40, 16}, 100, 4, 3, DType::bf16)};
 }
-/// Adds a sample with a frozen weight, and sets tolerances for 16-bit dtypes, in which gradients of logits
+/// Adds a teacher's top k to a sample.
+Sample with_teacher(Sample sample, int64_t top_k, const char* divergence, double temperature) {
+  const int64_t tokens = sample.in[HeadIn::x].type.shape[0], vocab = sample.in[HeadIn::weight].type.shape[0];
+  sample.in.push_back({.type = {.dtype = DType::i32, .shape = {tokens, top_k}},
+                       .fill = SampleInput::Fill::ascending,
+                       .bound = vocab});
+  sample.in.push_back(filled(SampleInput::Fill::log_probability, {tokens, top_k}));
+  sample.attrs.set("divergence", std::string(divergence));
+  sample.attrs.set("distill_weight", 0.75);
+  sample.attrs.set("temperature", temperature);
+  sample.attrs.set("beta", 0.25);
+  return sample;
+}
+/// Adds samples with a teacher to those without; the first samples of `result` are samples().
+std::vector<Sample> with_teachers(std::vector<Sample> result) {
+  for (const auto& [at, top_k, divergence, temperature] :
+       {std::tuple{0, 3, "forward", 1.0}, std::tuple{1, 7, "forward", 2.0},
+        std::tuple{2, 300, "reverse", 1.0}, std::tuple{3, 64, "jsd", 1.5}, std::tuple{4, 21, "reverse", 2.0},
+        std::tuple{5, 32, "forward", 1.0}, std::tuple{6, 1, "jsd", 1.0}, std::tuple{8, 16, "reverse", 1.0}})
+    result.push_back(with_teacher(result[static_cast<size_t>(at)], top_k, divergence, temperature));
+  return result;
+}
+/// Adds samples with a frozen weight, and sets tolerances for 16-bit dtypes, in which gradients of logits
 /// may be rounded.
 std::vector<Sample> gradient_samples(std::vector<Sample> result) {
   for (Sample& sample : result) {
     if (sample.in[0].type.dtype == DType::bf16) sample.tolerance = 0x1p-8;
     if (sample.in[0].type.dtype == DType::f16) sample.tolerance = 0x1p-11;
   }
-  result.push_back(result[1]);
-  result.back().attrs.set("frozen", int64_t{1});
+  for (const size_t at : {size_t{1}, result.size() - 1}) {
+    result.push_back(result[at]);
+    result.back().attrs.set("frozen", int64_t{1});
+  }
   return result;
 }
 std::vector<Sample> grad_samples() {
@@ -261,35 +403,60 @@ std::vector<Sample> grad_samples() {
     sample.in.push_back(positive({tokens}));
     sample.in.push_back(normal({tokens}));
   }
-  return gradient_samples(std::move(result));
+  return gradient_samples(with_teachers(std::move(result)));
 }
 std::vector<Sample> train_samples() {
   std::vector<Sample> result = samples();
   for (Sample& sample : result) sample.in.push_back(positive({}));
-  return gradient_samples(std::move(result));
+  return gradient_samples(with_teachers(std::move(result)));
 }
 
 }  // namespace
 
-const OpDef head_cross_entropy{.name = "head_cross_entropy",
-                               .doc =
-                                   "head_cross_entropy(x [N, D], weight [V, D], labels i32 [N]): losses of "
-                                   "the logits x weight^T, and lse; label -1: ignored",
-                               .inputs = {"x", "weight", "labels"},
-                               .infer = infer,
-                               .vjp = vjp,
-                               .cpu = kernel,
-                               .gpu = true,
-                               .reference = reference,
-                               .cost = [](const NodeView& node) { return cost_of_matmuls(node, 1); },
-                               .precision = ir::Precision::compute,
-                               .smaller = half_the_rows,
-                               .samples = samples};
+std::optional<Attrs> half_the_head_rows(const NodeView& node) {
+  const int64_t rows = std::min(rows_of(node), node.in_type(HeadIn::x).shape[0]);
+  if (rows < 2 * kMinChunkRows) return std::nullopt;
+  Attrs attrs = node.attrs;
+  attrs.set("rows", (rows + 1) / 2);
+  return attrs;
+}
+
+HeadTeacher::HeadTeacher(const NodeView& node, size_t num_required)
+    : ids(num_required), logps(num_required + 1) {
+  if (!node.has_input(ids) || node.in_type(ids).shape.rank() != 2) return;
+  top_k = node.in_type(ids).shape[1];
+  const std::string divergence = node.attrs.text_or("divergence", "forward");
+  using enum DistillFormula::Divergence;
+  formula = {.divergence = divergence == "reverse" ? reverse
+                           : divergence == "jsd"   ? jsd
+                                                   : forward,
+             .weight = static_cast<float>(node.attrs.real_or("distill_weight", 0)),
+             .temperature = static_cast<float>(node.attrs.real_or("temperature", 1)),
+             .beta = static_cast<float>(node.attrs.real_or("beta", 0.5))};
+}
+
+const OpDef head_cross_entropy{
+    .name = "head_cross_entropy",
+    .doc =
+        "head_cross_entropy(x [N, D], weight [V, D], labels i32 [N]): losses of "
+        "the logits x weight^T, and lse; label -1: ignored; with a "
+        "teacher: (1 - distill_weight) cross_entropy + distill_weight temperature^2 divergence",
+    .inputs = {"x", "weight", "labels", "teacher_ids?", "teacher_logps?"},
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .gpu = true,
+    .reference = reference,
+    .cost = [](const NodeView& node) { return cost_of_matmuls(node, 1); },
+    .precision = ir::Precision::compute,
+    .num_lowered = HeadIn::labels,
+    .smaller = half_the_head_rows,
+    .samples = [] { return with_teachers(samples()); }};
 
 const OpDef head_cross_entropy_grad{
     .name = "head_cross_entropy_grad",
     .doc = "head_cross_entropy_grad(x, weight, labels, lse, dlosses): dx, dweight f32; recomputes the logits",
-    .inputs = {"x", "weight", "labels", "lse", "dlosses"},
+    .inputs = {"x", "weight", "labels", "lse", "dlosses", "teacher_ids?", "teacher_logps?"},
     .infer = infer_grad,
     .no_vjp_because = kNoSecondDerivatives,
     .cpu = grad_kernel,
@@ -297,22 +464,25 @@ const OpDef head_cross_entropy_grad{
     .reference = grad_reference,
     .cost = [](const NodeView& node) { return cost_of_matmuls(node, 3); },
     .precision = ir::Precision::compute,
-    .smaller = half_the_rows,
+    .num_lowered = HeadIn::labels,
+    .smaller = half_the_head_rows,
     .samples = grad_samples};
 
-const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
-                                     .doc =
-                                         "head_cross_entropy_train(x, weight, labels, dloss []): losses, dx, "
-                                         "dweight f32; all tokens share dloss",
-                                     .inputs = {"x", "weight", "labels", "dloss"},
-                                     .infer = infer_train,
-                                     .no_vjp_because = "it computes its gradients itself",
-                                     .cpu = train_kernel,
-                                     .gpu = true,
-                                     .reference = train_reference,
-                                     .cost = [](const NodeView& node) { return cost_of_matmuls(node, 3); },
-                                     .precision = ir::Precision::compute,
-                                     .smaller = half_the_rows,
-                                     .samples = train_samples};
+const OpDef head_cross_entropy_train{
+    .name = "head_cross_entropy_train",
+    .doc =
+        "head_cross_entropy_train(x, weight, labels, dloss []): losses, dx, "
+        "dweight f32; all tokens share dloss",
+    .inputs = {"x", "weight", "labels", "dloss", "teacher_ids?", "teacher_logps?"},
+    .infer = infer_train,
+    .no_vjp_because = "it computes its gradients itself",
+    .cpu = train_kernel,
+    .gpu = true,
+    .reference = train_reference,
+    .cost = [](const NodeView& node) { return cost_of_matmuls(node, 3); },
+    .precision = ir::Precision::compute,
+    .num_lowered = HeadIn::labels,
+    .smaller = half_the_head_rows,
+    .samples = train_samples};
 
 }  // namespace hearth::ops

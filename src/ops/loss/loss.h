@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ir/op_def.h"
+#include "ops/loss/distill_formula.h"
 
 namespace hearth::ops {
 
@@ -21,6 +22,9 @@ extern const ir::OpDef one_hot;
 /// Tokens with a negative label are ignored: loss, lse and gradient are 0; a label >= V yields NaN. With
 /// frozen=1 there is no dweight. Gradients of logits are rounded to x's dtype on GPUs, and on CPUs with
 /// instructions that multiply pairs of bf16.
+/// With teacher_ids i32 [N, K] (ascending in each row, below V) and teacher_logps f32 [N, K], the losses are
+/// those of DistillFormula, with the attributes divergence (forward, reverse, jsd), distill_weight,
+/// temperature and beta; the teacher gets no gradient.
 extern const ir::OpDef head_cross_entropy;
 /// Default of the attribute `rows`.
 inline constexpr int64_t kHeadRows = 256;
@@ -29,10 +33,28 @@ extern const ir::OpDef head_cross_entropy_grad;
 /// equal for all tokens (dloss, f32 []).
 extern const ir::OpDef head_cross_entropy_train;
 
+/// Returns attributes of a head op with half as many rows; nullopt if chunks are small already.
+std::optional<ir::Attrs> half_the_head_rows(const ir::NodeView& node);
+
+/// The `k` most likely tokens among the first `vocab` for each token with a label, by the logits x weight^T:
+/// ids i32 [N, k], ascending, and f32 log-probabilities [N, k], normalized over these `vocab` tokens. Of
+/// equal logits, lower ids are chosen. Tokens without a label get ids from 0 and log-probabilities 0.
+extern const ir::OpDef head_top_k;
+
 /// Indices of the inputs of the three head ops: head_cross_entropy_grad has lse and dlosses,
-/// head_cross_entropy_train has dloss.
+/// head_cross_entropy_train has dloss. The teacher's inputs, if any, are the last two.
 struct HeadIn {
   enum : size_t { x, weight, labels, lse, dlosses, dloss = lse };
+};
+
+/// Inputs of a teacher in a node of a head op, and how its loss uses them; top_k 0: no teacher.
+struct HeadTeacher {
+  size_t ids = 0, logps = 0;  ///< indices of the inputs
+  int64_t top_k = 0;
+  DistillFormula formula;
+
+  /// `num_required`: number of inputs of the op without a teacher.
+  HeadTeacher(const ir::NodeView& node, size_t num_required);
 };
 
 /// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290, equation 7): loss -log sigmoid(x)

@@ -30,7 +30,9 @@ NodeId forward_of(const ir::Graph& graph, const ir::Node& grad, ValueId weight) 
   if (weight == kNone || !is_produced_by(graph, lse, "head_cross_entropy")) return kNone;
   const NodeId id = graph.value(lse).producer;
   const ir::Node& forward = graph.node(id);
-  const bool same = std::equal(forward.inputs.begin(), forward.inputs.end(), grad.inputs.begin());
+  std::vector<ValueId> inputs = grad.inputs;
+  inputs.erase(inputs.begin() + ops::HeadIn::lse, inputs.begin() + ops::HeadIn::dlosses + 1);
+  const bool same = inputs == forward.inputs;
   if (!same || graph.use_counts()[static_cast<size_t>(forward.outputs[1])] != 1) return kNone;
   return graph.value(weight).producer < id ? id : kNone;
 }
@@ -46,7 +48,7 @@ void fuse_head(ir::Graph& graph) {
     if (forward == kNone) continue;
     ir::Node& merged = graph.nodes[static_cast<size_t>(forward)];
     merged.op = ops::find_op("head_cross_entropy_train");
-    merged.inputs.push_back(weight);
+    merged.inputs.insert(merged.inputs.begin() + ops::HeadIn::dloss, weight);
     merged.outputs.resize(1);
     merged.outputs.insert(merged.outputs.end(), grad.outputs.begin(), grad.outputs.end());
     merged.attrs = grad.attrs;
@@ -59,7 +61,7 @@ void fuse_head(ir::Graph& graph) {
 void enlarge_head_chunks(ir::Graph& graph, int64_t memory_bytes) {
   constexpr int64_t kMaxRows = 4096, kPartOfMemory = 64;
   for (ir::Node& node : graph.nodes) {
-    if (!node.op->name.starts_with("head_cross_entropy")) continue;
+    if (!node.op->name.starts_with("head_")) continue;
     const int64_t vocab = graph.type(node.inputs[ops::HeadIn::weight]).shape[0];
     const int64_t max_bytes = memory_bytes / kPartOfMemory;
     int64_t rows = node.attrs.integer_or("rows", ops::kHeadRows);
