@@ -102,6 +102,26 @@ void check_pairs(const Recipe& recipe, const KeyLocations& locations) {
          name_of(data.overlong));
 }
 
+/// Throws a UserError if keys of distillation have no effect or contradict each other.
+void check_distill(const Recipe& recipe, const KeyLocations& locations) {
+  const Distill& distill = recipe.distill;
+  const Distill unset;
+  for (const auto& [key, is_set] :
+       {std::pair("distill.weight", distill.weight != unset.weight),
+        std::pair("distill.temperature", distill.temperature != unset.temperature),
+        std::pair("distill.loss", distill.loss != unset.loss),
+        std::pair("distill.beta", distill.beta != unset.beta)}) {
+    if (is_set && distill.from.empty())
+      user_error("{0}: {1} has no effect without a teacher; set distill.from, or remove {1}",
+                 locations.of(key), key);
+  }
+  if (distill.loss != Divergence::jsd && distill.beta != unset.beta) {
+    user_error(
+        "{}: distill.beta has no effect for distill.loss={}; set distill.loss=jsd, or remove distill.beta",
+        locations.of("distill.beta"), name_of(distill.loss));
+  }
+}
+
 /// Pipeline: divides the batch of an update into micro-batches if train.accumulate is 1. Stages compute
 /// different micro-batches at the same time, so more micro-batches mean less idle time. Chooses four per
 /// stage, or the next smaller number that divides train.batch.
@@ -260,6 +280,7 @@ void check(const Recipe& recipe, const KeyLocations& locations) {
   check_transport(recipe, locations);
   check_exchange(recipe, locations);
   if (has_pairs(recipe)) check_pairs(recipe, locations);
+  check_distill(recipe, locations);
   if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0) {
     user_error("expected optimizer.momentum above 0 for optimizer.nesterov, got 0 in {}; try 0.9",
                locations.of("optimizer.nesterov"));

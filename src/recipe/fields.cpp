@@ -365,6 +365,28 @@ void add_dpo_fields(std::vector<Field>& fields) {
       &Dpo::label_smoothing, RealRange{0, 0.5});
 }
 
+void add_distill_fields(std::vector<Field>& fields) {
+  const auto key = section(fields, "distill", &Recipe::distill);
+  key("from",
+      "Knowledge distillation: the teacher, as a file of hearth distill capture or as a folder of a model "
+      "that "
+      "runs during training; empty: none",
+      &Distill::from);
+  key("weight", "Loss: (1 - weight) x cross-entropy + weight x temperature^2 x divergence from the teacher",
+      &Distill::weight, Fraction());
+  key("temperature", "Both distributions are raised to the power 1 / temperature", &Distill::temperature,
+      RealRange{0.01, 1000});
+  key("loss",
+      "Divergence of the student P from the teacher Q. forward: KL(Q || P); reverse: KL(P || Q); jsd: "
+      "beta KL(Q || M) + (1 - beta) KL(P || M), M = (1 - beta) P + beta Q",
+      &Distill::loss);
+  key("beta", "jsd: weight of the teacher in the mixture", &Distill::beta, RealRange{0.001, 1});
+  key("top_k",
+      "Language model in a folder: number of the teacher's most likely tokens that are compared; all others "
+      "count as one token",
+      &Distill::top_k, IntegerRange{1, 1 << 16});
+}
+
 void add_diffuse_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "diffuse", &Recipe::diffuse);
   key("sampling",
@@ -443,7 +465,7 @@ const std::vector<Field>& recipe_fields() {
          {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields, add_model_fields,
           add_adapter_fields, add_quantize_fields, add_image_fields, add_text_fields, add_train_fields,
           add_segment_fields, add_detect_fields, add_bad_step_fields, add_governor_fields, add_dpo_fields,
-          add_diffuse_fields, add_optimizer_fields, add_schedule_fields})
+          add_distill_fields, add_diffuse_fields, add_optimizer_fields, add_schedule_fields})
       add(fields);
     return fields;
   }();

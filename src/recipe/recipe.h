@@ -28,6 +28,9 @@ enum class Document : uint8_t { file, paragraph, line };
 /// (flow matching, Lipman et al. 2022, arXiv 2210.02747), the noise (Ho et al. 2020, arXiv 2006.11239), or
 /// the velocity v (Salimans and Ho 2022, arXiv 2202.00512).
 enum class Objective : uint8_t { cross_entropy, dpo, flow, epsilon, v };
+/// Divergence of a student's distribution P from its teacher's Q: KL(Q || P), KL(P || Q), or the generalized
+/// Jensen-Shannon divergence (Agarwal et al. 2023, arXiv 2306.13649).
+enum class Divergence : uint8_t { forward, reverse, jsd };
 /// Distribution of the timesteps of training images (tasks/diffuse/noising.h).
 enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_normal, mode };
 /// Loss weight as a function of the timestep.
@@ -54,6 +57,9 @@ namespace hearth {
 
 template <>
 inline constexpr auto kNames<recipe::Transport> = std::to_array<std::string_view>({"host", "nccl"});
+template <>
+inline constexpr auto kNames<recipe::Divergence> = std::to_array<std::string_view>({"forward", "reverse",
+                                                                                    "jsd"});
 template <>
 inline constexpr auto kNames<recipe::AdapterKind> = std::to_array<std::string_view>({"", "lora"});
 template <>
@@ -275,6 +281,17 @@ struct Dpo {
   double label_smoothing = 0;  ///< assumed fraction of pairs with swapped labels
 };
 
+/// Knowledge distillation (Hinton et al. 2015, arXiv 1503.02531): a teacher's distribution of the next token,
+/// or of the classes of an image, is a second target.
+struct Distill {
+  std::string from;     ///< file of hearth distill capture, or folder of the teacher; empty: no distillation
+  double weight = 0.5;  ///< loss: (1 - weight) cross-entropy + weight temperature^2 divergence
+  double temperature = 1;
+  Divergence loss = Divergence::forward;
+  double beta = 0.5;   ///< weight of the teacher in the mixture of Divergence::jsd
+  int64_t top_k = 64;  ///< tokens of a teacher in a folder that are compared; the others count as one
+};
+
 /// Training of a denoiser: noise, and the images that evaluations generate.
 struct Diffuse {
   NoiseSampling sampling = NoiseSampling::sigmoid;
@@ -353,6 +370,7 @@ struct Recipe {
   Thermal thermal;
   Power power;
   Dpo dpo;
+  Distill distill;
   Diffuse diffuse;
   Optimizer optimizer;
   Schedule schedule;

@@ -58,6 +58,7 @@ constexpr ResumeKey kKeys[] = {
     {"data.classes"},
     {"data.cache"},
     {"diffuse.prior"},
+    {"distill.from"},
     // Keys of the length of a run and of optimization.
     {"train.steps"},
     {"train.epochs"},
@@ -96,6 +97,10 @@ constexpr ResumeKey kKeys[] = {
     {"quantize.after_steps"},
     {"dpo.beta"},
     {"dpo.label_smoothing"},
+    {"distill.weight"},
+    {"distill.temperature"},
+    {"distill.loss"},
+    {"distill.beta"},
     // Keys of reading, augmentation and evaluation of samples.
     {"data.threads"},
     {"data.keep_images"},
