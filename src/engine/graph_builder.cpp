@@ -67,6 +67,7 @@ passes::TrainGraph build_graph(Plan& plan, Purpose purpose, BatchShape shape) {
   train.graph.outputs.insert(train.graph.outputs.end(), built.outputs.begin(), built.outputs.end());
   if (plan.tensors.empty()) {
     plan.tensors = builder.tensors();
+    plan.teacher_tensors = builder.teacher_tensors();
     for (const nn::Tensor& tensor : plan.tensors) {
       if (tensor.is_table) plan.tables.push_back(tensor.name);
     }

@@ -307,16 +307,31 @@ void initialize_frozen(engine::Engine& engine) {
   }
 }
 
-void load_model(engine::Engine& engine, const fs::path& path) {
+namespace {
+
+/// Loads tensors from a file or folder that has no others. Their names there lack the first `num_dropped`
+/// characters.
+void load_all(engine::Engine& engine, std::span<const nn::Tensor> tensors, size_t num_dropped,
+              const fs::path& path) {
   const io::WeightFiles files = open_weights(path);
   std::set<std::string> used;
-  for (const nn::Tensor& tensor : engine.plan().tensors) {
+  for (const nn::Tensor& tensor : tensors) {
     if (tensor.adapter) continue;
-    const std::string name = name_in(files, tensor.name);
+    const std::string name = name_in(files, tensor.name.substr(num_dropped));
     load_tensor(engine, tensor, name, files, path);
     used.insert(name);
   }
   check_leftovers(files, used, path);
+}
+
+}  // namespace
+
+void load_model(engine::Engine& engine, const fs::path& path) {
+  load_all(engine, engine.plan().tensors, 0, path);
+}
+
+void load_teacher(engine::Engine& engine, const fs::path& path) {
+  load_all(engine, engine.plan().teacher_tensors, nn::kTeacherPrefix.size(), path);
 }
 
 void load_model(engine::Engine& engine, const ModelFolder& model) {

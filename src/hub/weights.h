@@ -61,6 +61,8 @@ void check_weights(const ModelFolder& model);
 void initialize_frozen(engine::Engine& engine);
 /// Loads the base model, without an adapter, from a file or folder.
 void load_model(engine::Engine& engine, const fs::path& path);
+/// Loads the teacher that runs during training from a model without an adapter.
+void load_teacher(engine::Engine& engine, const fs::path& path);
 /// Loads a model, and its adapter if the engine has one.
 void load_model(engine::Engine& engine, const ModelFolder& model);
 

@@ -159,6 +159,18 @@ Builder::Scope::Scope(Builder& builder, std::string_view name)
   builder_.prefix_ += std::string(name) + ".";
 }
 
+Builder::TeacherScope::TeacherScope(Builder& builder) : builder_(builder), prefix_(kTeacherPrefix) {
+  exchange();
+}
+
+void Builder::TeacherScope::exchange() {
+  std::swap(builder_.mode_, mode_);
+  std::swap(builder_.prefix_, prefix_);
+  std::swap(builder_.adapter_, adapter_);
+  std::swap(builder_.tensors_, builder_.teacher_tensors_);
+  builder_.is_teacher_ = !builder_.is_teacher_;
+}
+
 std::string Builder::full(std::string_view name, std::string_view part) const {
   return prefix_ + std::string(name) + (part.empty() ? "" : "." + std::string(part));
 }
@@ -178,9 +190,10 @@ ValueId Builder::tensor(const std::string& name, const Shape& shape, Init init, 
     return shared->value;
   }
   Tensor made{.name = name, .init = init, .layout = std::move(layout)};
-  const ir::Role role = !trainable || is_in_frozen_module(name) ? ir::Role::state
-                        : is_frozen(name)                       ? ir::Role::frozen
-                                                                : ir::Role::parameter;
+  const ir::Role role = is_teacher_                               ? ir::Role::frozen
+                        : !trainable || is_in_frozen_module(name) ? ir::Role::state
+                        : is_frozen(name)                         ? ir::Role::frozen
+                                                                  : ir::Role::parameter;
   return add_tensor(std::move(made), {.dtype = DType::f32, .shape = shape}, role);
 }
 

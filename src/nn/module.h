@@ -104,6 +104,9 @@ struct Adapter {
 /// transposed.
 [[noreturn]] void refuse_transposed(std::string_view file);
 
+/// Prefix of the names of a teacher's tensors (Builder::TeacherScope).
+inline constexpr std::string_view kTeacherPrefix = "teacher.";
+
 /// Builds a graph layer by layer. Activations of images are NHWC. Each layer takes and returns a value. Names
 /// are torch's, composed of nested scopes: scope("layer1.0") + conv("conv1") creates "layer1.0.conv1.weight".
 /// Layers with the same name share their weights.
@@ -232,6 +235,24 @@ class Builder {
     size_t length_;
   };
 
+  /// During its lifetime, layers are those of a teacher: frozen, as in evaluations, without an adapter. Their
+  /// tensors are in teacher_tensors(), and their names start with kTeacherPrefix.
+  class TeacherScope {
+   public:
+    explicit TeacherScope(Builder& builder);
+    ~TeacherScope() { exchange(); }
+    TeacherScope(const TeacherScope&) = delete;
+    TeacherScope& operator=(const TeacherScope&) = delete;
+
+   private:
+    void exchange();
+    Builder& builder_;
+    Mode mode_ = Mode::eval;
+    std::string prefix_;
+    Adapter adapter_;
+  };
+  const std::vector<Tensor>& teacher_tensors() const { return teacher_tensors_; }
+
   Mode mode() const { return mode_; }
   ir::Graph& graph() { return graph_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -267,7 +288,8 @@ class Builder {
   Mode mode_;
   uint64_t seed_;
   std::string prefix_;
-  std::vector<Tensor> tensors_;
+  std::vector<Tensor> tensors_, teacher_tensors_;
+  bool is_teacher_ = false;
   Adapter adapter_;
   BlockFormat rounding_ = BlockFormat::none;  ///< see round_weights()
   int64_t first_rounded_step_ = 0;
