@@ -35,6 +35,7 @@ WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& foun
 }  // namespace
 
 WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const PrintNote& print_note) {
+  given.distill = {};
   tasks::Job job = resolve(tasks::Job(std::move(given)), run).job;
   const recipe::Recipe& recipe = job.recipe;
   const auto task = tasks::task_of(recipe).open(job, 0);
@@ -52,9 +53,10 @@ WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const 
   return checked(*task, found, std::move(weights));
 }
 
-WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
+WeightsEvaluation evaluate_model(recipe::Recipe recipe, const hub::ModelFolder& model,
                                  const PrintNote& print_note) {
   hub::check_weights(model);
+  recipe.distill = {};
   const tasks::Job job(recipe);
   const auto task = tasks::task_of(recipe).open(job, 0);
   if (const std::string warning = task->warning(); !warning.empty()) print_note(warning);

@@ -25,7 +25,7 @@ using PrintNote = std::function<void(const std::string&)>;
 WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const PrintNote& print_note);
 /// Evaluates a language model with its adapter, if any. `recipe`: the data and settings; its model.path must
 /// be the same model.
-WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
+WeightsEvaluation evaluate_model(recipe::Recipe recipe, const hub::ModelFolder& model,
                                  const PrintNote& print_note);
 
 }  // namespace hearth::run

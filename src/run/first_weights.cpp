@@ -9,6 +9,8 @@
 namespace hearth::run {
 
 void load_frozen_weights(engine::Engine& engine, const recipe::Recipe& recipe) {
+  if (!engine.plan().teacher_tensors.empty())
+    hub::load_teacher(engine, hub::find_model(recipe.distill.from).weights);
   if (!hub::has_adapter(engine)) return;
   if (recipe.model.path.empty())
     user_error("expected model.path, the model that the adapter is for, got none; try model=FOLDER");

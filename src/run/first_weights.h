@@ -8,8 +8,8 @@
 
 namespace hearth::run {
 
-/// Loads the frozen base weights of a model with an adapter, which checkpoints do not contain. Does nothing
-/// for a model without an adapter.
+/// Loads the frozen weights, which checkpoints do not contain: those of a teacher that runs during training,
+/// and the base weights of a model with an adapter.
 void load_frozen_weights(engine::Engine& engine, const recipe::Recipe& recipe);
 /// Loads the initial weights of a run from the files in its recipe. Returns a sentence for each tensor of an
 /// image model that does not match the model and was not loaded.

@@ -116,9 +116,18 @@ void adopt_normalization_of_weights(recipe::Recipe& recipe, bool adopts, std::ve
                            known->file.string(), describe(theirs)));
 }
 
+/// Throws a UserError if the recipe has a teacher that its task cannot use.
+void check_teacher(const recipe::Recipe& recipe) {
+  if (recipe.distill.from.empty() || tasks::task_of(recipe).distills) return;
+  user_error(
+      "distill.from is for language models trained with cross-entropy, but this recipe's task is {}; remove it",
+      tasks::task_of(recipe).name);
+}
+
 }  // namespace
 
 Resolved resolve(tasks::Job job, const fs::path& run) {
+  check_teacher(job.recipe);
   Resolved made{.job = std::move(job), .notes = {}};
   recipe::Recipe& recipe = made.job.recipe;
   const tasks::TaskDef& task = tasks::task_of(recipe);
@@ -149,6 +158,7 @@ Resolved resolve(tasks::Job job, const fs::path& run) {
 }
 
 Resolved resolve_for_plan(tasks::Job job) {
+  check_teacher(job.recipe);
   Resolved made{.job = std::move(job), .notes = {}};
   recipe::Recipe& recipe = made.job.recipe;
   const tasks::TaskDef& task = tasks::task_of(recipe);

@@ -5,6 +5,7 @@
 #include "hub/denoiser_adapter.h"
 #include "hub/denoiser_config.h"
 #include "hub/gguf_model.h"
+#include "tasks/language/text_source.h"
 
 namespace hearth::tasks {
 namespace {
@@ -27,6 +28,35 @@ void read_denoiser(Job& job) {
   job.adapter = hub::denoiser_adapter(job.recipe.adapter);
 }
 
+/// Reads the configuration of a teacher in a folder. UserError if it has another tokenizer than the recipe's
+/// model.
+void read_teacher_model(Job& job, const fs::path& from) {
+  job.teacher = models::read_decoder_config(from / kModelConfig);
+  job.teacher_vocab_size = std::min(job.teacher->vocab_size, job.decoder->vocab_size);
+  if (job.recipe.data.path.extension() == ".safetensors") return;
+  const auto vocabulary = vocabulary_of(tokenizer_path(job.recipe.model));
+  if (vocabulary != vocabulary_of(from)) {
+    user_error(
+        "distill.from={}: the teacher has another tokenizer than the student; use a teacher with the same "
+        "tokenizer",
+        from.string());
+  }
+  job.teacher_vocab_size = vocabulary.first;
+}
+
+/// Reads the configuration of a language model's teacher, or the header of its file.
+void read_teacher(Job& job) {
+  const std::string& from = job.recipe.distill.from;
+  if (from.empty()) return;
+  if (!path_exists(from)) {
+    user_error(
+        "there is no teacher file '{0}'; create it: hearth distill capture TEACHER --recipe RECIPE --out {0}",
+        from);
+  }
+  if (fs::is_directory(from)) return read_teacher_model(job, from);
+  job.teacher_file = text::read_teacher_header(from);
+}
+
 }  // namespace
 
 Job::Job(recipe::Recipe given) : recipe(std::move(given)) {
@@ -39,6 +69,7 @@ Job::Job(recipe::Recipe given) : recipe(std::move(given)) {
   } else if (recipe::is_image_generation(recipe)) {
     read_denoiser(*this);
   }
+  if (recipe::is_text(recipe) && !recipe::has_pairs(recipe)) read_teacher(*this);
 }
 
 fs::path autoencoder_folder(const recipe::Model& model) {

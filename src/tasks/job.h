@@ -8,6 +8,7 @@
 #include "models/decoder/config.h"
 #include "models/denoiser/denoiser.h"
 #include "recipe/recipe.h"
+#include "text/teacher_file.h"
 
 namespace hearth::tasks {
 
@@ -25,6 +26,12 @@ struct Job {
   std::optional<hub::AdapterConfig>
       first_adapter;    ///< config of adapter.path, where training of a language model starts
   nn::Adapter adapter;  ///< adapter to train; rank 0: none
+  /// Of distill.from, if it is the folder of a language model: its configuration, and the number of tokens of
+  /// the tokenizer that it shares with the recipe's model.
+  std::optional<models::DecoderConfig> teacher;
+  int64_t teacher_vocab_size = 0;
+  /// Header of distill.from, if it is a teacher file.
+  std::optional<text::TeacherHeader> teacher_file;
 };
 
 /// Returns the folder of the recipe's autoencoder: model.autoencoder, or vae/ in the model's folder; empty if

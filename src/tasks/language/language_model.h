@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "engine/objective.h"
 #include "models/decoder/config.h"
+#include "recipe/recipe.h"
 
 namespace hearth::tasks {
 
@@ -12,6 +15,13 @@ struct LanguageModelOptions {
   /// True if rows are packed with several documents, which must not attend to each other.
   bool documents = false;
   int64_t head_rows = 256;  ///< number of tokens whose logits are in memory at the same time
+  recipe::Distill distill;  ///< loss with a teacher
+  /// Teacher that runs during training, in place of arrays with its results, and the number of tokens of the
+  /// tokenizer that both share.
+  std::optional<models::DecoderConfig> teacher;
+  int64_t teacher_vocab_size = 0;
+  /// Tokens that the arrays teacher_ids and teacher_logps of a micro-batch list for each token; 0: none.
+  int64_t teacher_top_k = 0;
 };
 
 /// Builds the graph of the model and of the loss of each token, which is 0 if its label is -1. Inputs:
@@ -20,7 +30,14 @@ engine::Objective::Graph token_losses(nn::Builder& builder, const LanguageModelO
                                       engine::BatchShape shape);
 
 /// Returns the objective. A micro-batch is {tokens, labels (-1: excluded from the loss), positions and, with
-/// documents, starts}, each i32 [rows * context]; a sample is a token with a label.
+/// documents, starts}, each i32 [rows * context]; a sample is a token with a label. With a teacher, training
+/// also reads {teacher_ids i32, teacher_logps f32}, each [rows * context, teacher_top_k].
 std::shared_ptr<const engine::Objective> language_model(LanguageModelOptions options);
+
+/// Returns the objective that evaluates a teacher without a loss, on the same arrays. Outputs: the ids, i32
+/// [rows * context, top_k], ascending, and the log-probabilities of each token's most likely successors among
+/// the first `vocab_size` tokens.
+std::shared_ptr<const engine::Objective> teacher_model(LanguageModelOptions options, int64_t top_k,
+                                                       int64_t vocab_size);
 
 }  // namespace hearth::tasks

@@ -32,7 +32,11 @@ LanguageModelOptions language_options(const Job& job) {
   if (job.decoder->tied_head) hub::check_untied(job.adapter);
   return {.config = *job.decoder,
           .context = job.recipe.data.context,
-          .documents = recipe::has_documents(job.recipe)};
+          .documents = recipe::has_documents(job.recipe),
+          .distill = job.recipe.distill,
+          .teacher = job.teacher,
+          .teacher_vocab_size = job.teacher_vocab_size,
+          .teacher_top_k = job.teacher_file ? int64_t{job.teacher_file->top_k} : 0};
 }
 
 int64_t check_texts(const Job& job, const DataReport& report) {
@@ -65,6 +69,7 @@ const TaskDef language_task = {
     .open = [](const Job& job, int) -> std::unique_ptr<Task> { return std::make_unique<TextTask>(job); },
     .fill_in = fill_in_date,
     .check_records = check_texts,
+    .distills = true,
     .model_format = ModelFormat::transformers,
     .evaluates_any_model = true,
     .generates = "text"};

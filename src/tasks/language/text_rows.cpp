@@ -50,7 +50,10 @@ int64_t padded_length(std::span<const int64_t> lengths, int64_t num_tokens) {
 /// Staging memory for one micro-batch.
 class Staging {
  public:
-  Staging(int64_t num_elements, int64_t num_answers) : reference_(static_cast<size_t>(num_answers) + 16) {
+  Staging(int64_t num_elements, int64_t num_answers, int64_t teacher_top_k)
+      : reference_(static_cast<size_t>(num_answers) + 16),
+        teacher_ids_(static_cast<size_t>(num_elements * teacher_top_k) + 16),
+        teacher_logps_(teacher_ids_.size()) {
     for (auto& array : arrays_) array.resize(static_cast<size_t>(num_elements) + 16);
   }
   text::RowArrays row(int64_t index, int64_t length) {
@@ -60,6 +63,8 @@ class Staging {
     return {.ids = part(0), .document_starts = part(3), .positions = part(2), .labels = part(1)};
   }
   std::span<float> reference() { return reference_; }
+  int32_t* teacher_ids() { return teacher_ids_.data(); }
+  float* teacher_logps() { return teacher_logps_.data(); }
   const int32_t* starts() const { return arrays_[3].data(); }
   engine::MicroBatch batch(int64_t num_rows, int64_t row_length) const {
     return {{{"tokens", arrays_[0].data()}, {"labels", arrays_[1].data()}, {"positions", arrays_[2].data()}},
@@ -70,6 +75,8 @@ class Staging {
  private:
   std::array<std::vector<int32_t>, kNumArrays> arrays_;
   std::vector<float> reference_;
+  std::vector<int32_t> teacher_ids_;
+  std::vector<float> teacher_logps_;
 };
 
 class RowStream : public BatchStream {
@@ -82,7 +89,7 @@ class RowStream : public BatchStream {
         cursor_(share, from, batch, rows.num_rows()) {
     const int64_t answers = batch * rows.num_answers();
     for (size_t i = 0; i < kNumStagings; ++i)
-      staging_.emplace_back(answers * rows.options().context, answers);
+      staging_.emplace_back(answers * rows.options().context, answers, rows.options().teacher_top_k);
     chosen_.reserve(static_cast<size_t>(batch));
   }
 
@@ -95,10 +102,20 @@ class RowStream : public BatchStream {
     engine::MicroBatch made = staging.batch(std::ssize(chosen_), lengths_.empty() ? 0 : length);
     if (rows_.options().documents) made.add({"starts", staging.starts()});
     if (rows_.options().pairs) made.add({"reference", reference(staging.reference())});
+    if (rows_.options().teacher_top_k > 0) add_teacher(staging, length, made);
     return made;
   }
 
  private:
+  void add_teacher(Staging& staging, int64_t length, engine::MicroBatch& made) const {
+    for (int64_t i = 0; i < std::ssize(chosen_); ++i) {
+      const int64_t at = i * length * rows_.options().teacher_top_k;
+      rows_.fill_teacher(chosen_[static_cast<size_t>(i)], staging.row(i, length).labels,
+                         staging.teacher_ids() + at, staging.teacher_logps() + at);
+    }
+    made.add({"teacher_ids", staging.teacher_ids()});
+    made.add({"teacher_logps", staging.teacher_logps()});
+  }
   const float* reference(std::span<float> out) const {
     for (size_t i = 0; i < chosen_.size(); ++i) {
       const auto row = static_cast<size_t>(chosen_[i]);
@@ -191,7 +208,8 @@ void TextRows::place(const std::vector<TextPiece>& pieces) {
 
 int64_t TextRows::num_bytes() const {
   return std::ssize(plan_.placements) * static_cast<int64_t>(sizeof(text::Placement)) +
-         8 * (std::ssize(plan_.row_starts) + 3 * num_rows()) + 4 * std::ssize(reference_);
+         8 * (std::ssize(plan_.row_starts) + 3 * num_rows() + std::ssize(first_entries_)) +
+         4 * std::ssize(reference_);
 }
 
 void TextRows::fill(int64_t row, const text::RowArrays& out) const {
@@ -207,6 +225,21 @@ void TextRows::fill(int64_t row, const text::RowArrays& out) const {
                     .document_starts = half(out.document_starts),
                     .positions = half(out.positions),
                     .labels = half(out.labels)});
+  }
+}
+
+void TextRows::set_teacher(const text::TeacherFile& file, std::vector<int64_t> first_entries) {
+  teacher_ = &file;
+  first_entries_ = std::move(first_entries);
+}
+
+void TextRows::fill_teacher(int64_t row, std::span<const int32_t> labels, int32_t* ids, float* logps) const {
+  if (teacher_ == nullptr) return;
+  int64_t entry = first_entries_[static_cast<size_t>(row)];
+  for (const int32_t label : labels) {
+    if (label >= 0) teacher_->read(entry++, ids, logps);
+    ids += options_.teacher_top_k;
+    logps += options_.teacher_top_k;
   }
 }
 
@@ -287,6 +320,18 @@ int64_t RowOrder::num_trained(data::LoaderPosition from, int64_t count) {
   return sum;
 }
 
+std::vector<int64_t> first_teacher_entries(const TextRows& rows, const std::vector<int64_t>& lengths) {
+  RowOrder order(rows, false, lengths);
+  std::vector<int64_t> first(static_cast<size_t>(rows.num_rows()));
+  int64_t next = 0;
+  for (data::LoaderPosition at; at.sample < rows.num_rows(); ++at.sample) {
+    const int64_t row = order.row_at(at);
+    first[static_cast<size_t>(row)] = next;
+    next += rows.num_trained(row);
+  }
+  return first;
+}
+
 std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bool shuffle,
                                          std::span<const int64_t> lengths, const data::LoaderPosition& from,
                                          const data::LoaderShare& share) {
@@ -294,7 +339,8 @@ std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bo
 }
 
 int64_t row_staging_bytes(const TextRows& rows, int64_t batch) {
-  return static_cast<int64_t>(kNumStagings * kNumArrays) * 4 * batch * rows.num_answers() *
+  const auto num_arrays = static_cast<int64_t>(kNumArrays) + 2 * rows.options().teacher_top_k;
+  return static_cast<int64_t>(kNumStagings) * num_arrays * 4 * batch * rows.num_answers() *
          rows.options().context;
 }
 

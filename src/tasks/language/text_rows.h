@@ -3,6 +3,7 @@
 #include "data/loader.h"
 #include "tasks/task.h"
 #include "text/packing.h"
+#include "text/teacher_file.h"
 
 namespace hearth::tasks {
 
@@ -33,6 +34,8 @@ struct RowOptions {
   /// True if micro-batches have the array "starts" (LanguageModelOptions::documents).
   bool documents = false;
   int32_t padding = 0;
+  /// Tokens that a teacher lists for each token (LanguageModelOptions::teacher_top_k).
+  int64_t teacher_top_k = 0;
   std::string name;  ///< name of the data file, for messages
 };
 
@@ -66,6 +69,11 @@ class TextRows {
   /// before set_reference().
   std::span<const float> reference() const { return reference_; }
   void set_reference(std::vector<float> reference) { reference_ = std::move(reference); }
+  /// Sets the file with the teacher's entries, and the index of the first entry of each row; without a file,
+  /// the teacher's arrays are zero. The file must outlive this object.
+  void set_teacher(const text::TeacherFile& file, std::vector<int64_t> first_entries);
+  /// Writes the teacher's entries of a row, [labels, teacher_top_k], for the tokens that have a label.
+  void fill_teacher(int64_t row, std::span<const int32_t> labels, int32_t* ids, float* logps) const;
   /// Returns a hash of all tokens in the order of the rows.
   uint64_t digest() const;
 
@@ -87,6 +95,8 @@ class TextRows {
   std::vector<int64_t> rows_;  ///< rows of the packing plan that have a trained token
   std::vector<int64_t> lengths_, trained_;
   std::vector<float> reference_;
+  const text::TeacherFile* teacher_ = nullptr;
+  std::vector<int64_t> first_entries_;
   int64_t num_tokens_ = 0;
   int64_t num_trained_ = 0;
   int64_t common_length_ = 0;
@@ -125,9 +135,13 @@ class RowOrder {
   std::vector<int64_t> sorted_;
 };
 
+/// Returns the index of each row's first entry in a teacher file: entries are in the order of an epoch
+/// without shuffling. `lengths`: as for RowOrder.
+std::vector<int64_t> first_teacher_entries(const TextRows& rows, const std::vector<int64_t>& lengths);
+
 /// Returns a stream of micro-batches {tokens, labels, positions}, with `starts` if rows have documents, and
-/// `reference` if they are pairs. `lengths`: result of row_lengths(); empty: every row is padded to the
-/// context. The rows must outlive the stream.
+/// `reference` if they are pairs, and {teacher_ids, teacher_logps} with a teacher. `lengths`: result of
+/// row_lengths(); empty: every row is padded to the context. The rows must outlive the stream.
 std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bool shuffle,
                                          std::span<const int64_t> lengths, const data::LoaderPosition& from,
                                          const data::LoaderShare& share = {});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "hub/gguf_model.h"
@@ -14,12 +15,6 @@ namespace hearth::tasks {
 namespace {
 
 constexpr int64_t kMaxTemplateBytes = int64_t{64} << 20;
-
-fs::path cache_folder(const recipe::Data& data) {
-  if (!data.cache.empty()) return data.cache;
-  if (fs::path folder = user_cache_folder(); !folder.empty()) return folder;
-  user_error("no folder for tokens: neither data.cache nor HOME is set; set data.cache=DIR");
-}
 
 fs::path cache_file(const recipe::Data& data, const fs::path& file, uint64_t key) {
   return cache_folder(data) / fmt::format("{}-{:016x}.tokens", file.stem().string(), key);
@@ -114,9 +109,28 @@ void produce(const text::SampleReader& reader, bool pairs, bool skips, text::Tok
   sink.note({.left_out = faults.total(), .without_reasoning = num_unprinted});
 }
 
+std::pair<int64_t, uint64_t> vocabulary_of(const text::Tokenizer& tokenizer) {
+  Hasher hasher;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string token = tokenizer.token(id) + '\n';
+    hasher.update(std::as_bytes(std::span(token)));
+  }
+  return {tokenizer.vocab_size(), hasher.digest()};
+}
+
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 }  // namespace
+
+std::pair<int64_t, uint64_t> vocabulary_of(const fs::path& tokenizer) {
+  return vocabulary_of(*text::open_tokenizer(tokenizer));
+}
+
+fs::path cache_folder(const recipe::Data& data) {
+  if (!data.cache.empty()) return data.cache;
+  if (fs::path folder = user_cache_folder(); !folder.empty()) return folder;
+  user_error("no folder for tokens: neither data.cache nor HOME is set; set data.cache=DIR");
+}
 
 text::ChatOptions chat_options(const recipe::Data& data) {
   text::ChatOptions chat;
@@ -171,6 +185,11 @@ const text::Tokenizer& TextSource::tokenizer() const {
 
 int32_t TextSource::padding() const {
   return tokenizer_ ? tokenizer_->pad().value_or(tokenizer_->eos().value_or(0)) : 0;
+}
+
+std::pair<int64_t, uint64_t> TextSource::vocabulary() const {
+  if (options_.data.path.extension() == ".safetensors") return {vocab_size_, 0};
+  return vocabulary_of(tokenizer());
 }
 
 text::SampleOptions TextSource::sample_options() const {

@@ -22,11 +22,17 @@ fs::path tokenizer_folder(const recipe::Model& model);
 /// Returns the path of the tokenizer, which is a folder or a file.
 fs::path tokenizer_path(const recipe::Model& model);
 
+/// Returns the folder for cached tokens; UserError if neither data.cache nor a home folder is set.
+fs::path cache_folder(const recipe::Data& data);
+
 /// Returns the values that a chat template can use in addition to the messages: the recipe's date (default:
 /// today) and variables.
 text::ChatOptions chat_options(const recipe::Data& data);
 /// True if the chat template uses the current date.
 bool uses_date(const TextOptions& options);
+
+/// Returns the number of tokens of a tokenizer, and a digest of their texts.
+std::pair<int64_t, uint64_t> vocabulary_of(const fs::path& tokenizer);
 
 /// Throws a UserError if the objective needs pairs of answers (`pairs`) but a sample has one answer, or the
 /// reverse.
@@ -50,6 +56,9 @@ class TextSource {
   /// Returns the token id for padding: the pad token; if there is none, the end-of-sequence token; otherwise
   /// 0.
   int32_t padding() const;
+  /// Returns the number of tokens of the tokenizer, and a digest of its vocabulary; for token ids from a
+  /// file, those of the model.
+  std::pair<int64_t, uint64_t> vocabulary() const;
   /// Returns the text of the chat template that data.template names; empty if data.template is not set.
   const std::string& named_template() const { return named_template_; }
 

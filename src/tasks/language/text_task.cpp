@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/run_files.h"
 #include "models/torch_dtype.h"
@@ -124,6 +125,7 @@ std::string incomplete_samples_text(const RowCounts& counts) {
 TextTask::TextTask(const Job& job)
     : options_(text_options(checked(job.recipe))),
       batch_(job.recipe.train.batch),
+      teacher_top_k_(job.teacher_file ? int64_t{job.teacher_file->top_k} : 0),
       adapts_(job.recipe.adapter.wanted()),
       config_(*job.decoder),
       config_json_(job.config_json),
@@ -134,6 +136,48 @@ TextTask::TextTask(const Job& job)
   pack_rows();
   if (!data.packing) lengths_ = tasks::row_lengths(*train_, *held_out_);
   counting_order_.emplace(*train_, data.shuffle, lengths_);
+  if (job.teacher_file) open_teacher(job.recipe.distill.from);
+}
+
+text::TeacherHeader TextTask::teacher_header(int64_t top_k) const {
+  const auto [vocab_size, digest] = source_.vocabulary();
+  Hasher rows;
+  const uint64_t tokens = train_->digest();
+  rows.update(std::as_bytes(std::span(&tokens, 1)));
+  rows.update(std::as_bytes(std::span(train_->lengths())));
+  rows.update(std::as_bytes(std::span(lengths_)));
+  return {.top_k = static_cast<uint32_t>(std::min(top_k, vocab_size)),
+          .vocab_size = static_cast<uint32_t>(vocab_size),
+          .num_entries = static_cast<uint64_t>(train_->num_trained()),
+          .context = static_cast<uint64_t>(options_.data.context),
+          .tokenizer = digest,
+          .rows = rows.digest()};
+}
+
+void TextTask::open_teacher(const fs::path& path) {
+  teacher_.emplace(path);
+  const text::TeacherHeader& found = teacher_->header();
+  const text::TeacherHeader wanted = teacher_header(found.top_k);
+  if (found.vocab_size != wanted.vocab_size)
+    user_error(
+        "{}: the teacher's tokenizer has {} tokens, but the student's has {}; use a teacher with the same "
+        "tokenizer",
+        path.string(), found.vocab_size, wanted.vocab_size);
+  if (found.tokenizer != wanted.tokenizer)
+    user_error(
+        "{}: the teacher has another tokenizer than the student; use a teacher with the same tokenizer",
+        path.string());
+  if (found.context != wanted.context)
+    user_error(
+        "{} was captured with data.context={}, but the recipe has data.context={}; set data.context={}, or "
+        "capture again",
+        path.string(), found.context, wanted.context, found.context);
+  if (found.rows != wanted.rows || found.num_entries != wanted.num_entries)
+    user_error(
+        "{} was captured from other data or other data keys, which give other rows of tokens; capture again "
+        "with hearth distill capture TEACHER --recipe RECIPE",
+        path.string());
+  train_->set_teacher(*teacher_, first_teacher_entries(*train_, lengths_));
 }
 
 void TextTask::pack_rows() {
@@ -146,6 +190,7 @@ void TextTask::pack_rows() {
                                                  .pairs = options_.pairs,
                                                  .documents = options_.documents,
                                                  .padding = source_.padding(),
+                                                 .teacher_top_k = teacher_top_k_,
                                                  .name = file.string()});
   };
   const fs::path& file = data.path;

@@ -33,6 +33,9 @@ class TextTask : public Task {
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   int64_t staging_bytes() const override;
+  const TextRows& training_rows() const { return *train_; }
+  /// Returns the header of a teacher file for the training rows, without the teacher's digest.
+  text::TeacherHeader teacher_header(int64_t top_k) const;
   /// Writes the tokenizer's files and config.json, so that the run folder is a model folder. Writes no
   /// config.json if an adapter is trained, because transformers 5 assumes that a folder with config.json
   /// contains full weights.
@@ -44,10 +47,14 @@ class TextTask : public Task {
 
   TextOptions options_;
   int64_t batch_;
+  int64_t teacher_top_k_;
+  std::optional<text::TeacherFile> teacher_;
   std::unique_ptr<TextRows> train_, held_out_;
   std::vector<int64_t> lengths_;
 
  private:
+  /// Opens distill.from. UserError if it was captured with another tokenizer or from other rows.
+  void open_teacher(const fs::path& path);
   /// Splits off the held-out part and packs both parts into rows.
   void pack_rows();
   std::string bad_records_note() const;
