@@ -19,16 +19,17 @@ namespace hearth::cli {
 /// verb_NAME.cpp and add its name here and in kVerbs.
 using AddVerb = void(CLI::App& app);
 AddVerb add_train, add_resume, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench,
-    add_ls, add_cp, add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints,
-    add_doctor, add_topology, add_watch, add_completions;
+    add_ls, add_cp, add_validate, add_tokenize, add_merge, add_export, add_generate, add_distill,
+    add_checkpoints, add_doctor, add_topology, add_watch, add_completions;
 
 namespace {
 
 /// Functions that add the commands, in the order of the help.
-constexpr AddVerb* kVerbs[] = {
-    add_train, add_resume, add_eval,        add_predict, add_plan,     add_dump,     add_ops,
-    add_pack,  add_bench,  add_ls,          add_cp,      add_validate, add_tokenize, add_generate,
-    add_merge, add_export, add_checkpoints, add_doctor,  add_topology, add_watch,    add_completions};
+constexpr AddVerb* kVerbs[] = {add_train,  add_resume,     add_eval,        add_predict,  add_plan,
+                               add_dump,   add_ops,        add_pack,        add_bench,    add_ls,
+                               add_cp,     add_validate,   add_tokenize,    add_generate, add_merge,
+                               add_export, add_distill,    add_checkpoints, add_doctor,   add_topology,
+                               add_watch,  add_completions};
 
 /// Text that hearth prints without arguments.
 constexpr const char* kGreeting =

@@ -153,6 +153,8 @@ std::vector<InputState> inputs_of(const recipe::Recipe& recipe) {
   inputs.add("data.classes", recipe.data.classes);
   inputs.add("data.template", recipe.data.template_);
   inputs.add("diffuse.prior", recipe.diffuse.prior);
+  inputs.add("distill.from", recipe.distill.from,
+             fs::is_directory(recipe.distill.from) ? holds_weights : is_any);
   if (has_tokenizer) inputs.add_tokenizer(recipe.model);
   // Without an adapter a checkpoint holds all weights.
   if (recipe.adapter.wanted()) {
@@ -162,6 +164,12 @@ std::vector<InputState> inputs_of(const recipe::Recipe& recipe) {
   }
   inputs.add("model.autoencoder", recipe.model.autoencoder, holds_weights);
   return inputs.take();
+}
+
+uint64_t weights_digest(const fs::path& model) {
+  Inputs inputs;
+  inputs.add("weights", model, holds_weights);
+  return inputs.take().at(0).digest;
 }
 
 std::vector<std::string> changes_between(const std::vector<InputState>& before,

@@ -14,6 +14,9 @@ namespace hearth::run {
 /// samples.
 std::vector<InputState> inputs_of(const recipe::Recipe& recipe);
 
+/// Returns a fingerprint of a model's weights, a file or a folder.
+uint64_t weights_digest(const fs::path& model);
+
 /// Returns a phrase for each key whose files differ. Keys that only one side has are ignored.
 std::vector<std::string> changes_between(const std::vector<InputState>& before,
                                          const std::vector<InputState>& after);
