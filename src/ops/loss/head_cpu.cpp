@@ -23,95 +23,9 @@ namespace {
 
 using Task = HeadSpec::Task;
 
-/// Number of vocabulary rows per tile: the logits of a tile for a chunk of tokens stay in the L2 cache.
-constexpr int64_t kTileRows = kRowBlock;
-/// Minimum number of vocabulary rows per part. The vocabulary is split into parts with separate partial sums.
-constexpr int64_t kMinPartRows = 16;
-
 HEARTH_CLONES void max_with(const float* row, float* row_max, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row_max[i] = row[i] > row_max[i] ? row[i] : row_max[i];
 }
-
-bool has_gradients(const HeadSpec& s) { return s.task == Task::gradients || s.task == Task::both; }
-
-/// Workspace layout, in floats. Logits are stored transposed: [vocab][chunk].
-struct Layout {
-  bool pairs;  ///< true if matmuls multiply pairs of bf16; gradients of logits are then rounded to bf16
-  bool keeps_logits;  ///< true if the workspace has the logits of a full chunk, not of a tile
-  // Offsets in floats of arrays in the workspace, except num_parts, sizes (total, *_floats) and members with
-  // a comment.
-  int64_t chunk;      ///< number of tokens of a full chunk
-  int64_t logit_row;  ///< row stride of logits, in floats
-  int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
-  int64_t listed = 0;  ///< [chunk][top_k]: student's logits of the teacher's tokens, then their gradients
-  int64_t tail_gradient = 0;  ///< [chunk]: gradient of the logsumexp of all other logits
-  int64_t parts = 0, threads = 0, total = 0;
-  int64_t dx = 0, row_max = 0, sum = 0;                               ///< offsets within a part's workspace
-  int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_max = 0;  ///< offsets within a thread's workspace
-  int64_t x_rows = 0;                      ///< rows of x in bf16, two adjacent tokens in each 32-bit word
-  int64_t rounded = 0, rounded_pairs = 0;  ///< per thread: a tile's gradients of logits in bf16
-  int64_t num_parts = 0, part_floats = 0, thread_floats = 0;
-
-  explicit Layout(const HeadSpec& s) {
-    pairs = has_pairs(s.x, s.weight, s.width);
-    keeps_logits = s.task == Task::both || (s.task != Task::losses && s.top_k > 0);
-    chunk = std::max<int64_t>(1, std::min(s.chunk, s.tokens));
-    logit_row = round_up(chunk, 16) + 16;
-    place_shared(s);
-    place_parts(s);
-    place_threads(s);
-    num_parts = num_sum_parts(s.vocab, kMinPartRows);
-    threads = parts + num_parts * part_floats;
-    total = threads + s.num_threads * thread_floats;
-  }
-
- private:
-  static int64_t take(int64_t& next, bool wanted, int64_t count) {
-    const int64_t at = next;
-    if (wanted) next += round_up(count, 16);
-    return at;
-  }
-  void place_shared(const HeadSpec& s) {
-    int64_t next = 0;
-    tokens = take(next, true, s.tokens);
-    const bool sums = has_gradients(s) && !s.frozen;
-    const int64_t width = pairs ? s.width / 2 : s.width;
-    const int64_t rows = pairs ? (chunk + 1) / 2 : chunk;
-    x = take(next, true, (chunk + 1) * width);
-    x_panels = take(next, true, panel_floats(width, chunk));
-    x_rows = take(next, pairs && sums, rows * s.width);
-    x_columns = take(next, sums, panel_floats(rows, s.width));
-    lse = take(next, true, chunk);
-    factor = take(next, true, chunk);
-    of_label = take(next, true, chunk);
-    const bool has_teacher = s.top_k > 0 && s.task != Task::top_k;
-    listed = take(next, has_teacher, chunk * s.top_k);
-    tail_gradient = take(next, has_teacher, chunk);
-    logits = take(next, keeps_logits, s.vocab * logit_row);
-    parts = next;
-  }
-  void place_parts(const HeadSpec& s) {
-    int64_t next = 0;
-    dx = take(next, has_gradients(s), chunk * s.width);
-    row_max = take(next, true, chunk);
-    sum = take(next, true, chunk);
-    part_floats = next;
-  }
-  void place_threads(const HeadSpec& s) {
-    const bool gradients = has_gradients(s);
-    int64_t next = 0;
-    tile = take(next, !keeps_logits, kTileRows * logit_row);
-    weight = take(next, s.weight != DType::f32 && !pairs, kTileRows * s.width);
-    rounded = take(next, pairs && gradients, kTileRows * logit_row / 2);
-    rounded_pairs = take(next, pairs && gradients, kTileRows / 2 * logit_row);
-    const int64_t for_logits = packs_a(chunk) ? packed_floats(kTileRows, pairs ? s.width / 2 : s.width) : 0;
-    const int64_t for_gradients = std::max(packed_floats(kTileRows, chunk), packed_floats(chunk, kTileRows));
-    packed = take(next, true, std::max(for_logits, gradients && packs_a(s.width) ? for_gradients : 0));
-    panel = take(next, gradients, kDepthBlock * kPanel);
-    next_max = take(next, true, chunk);
-    thread_floats = next;
-  }
-};
 
 /// State of a call of Head::run(), which processes all chunks of tokens.
 class HeadRun {
@@ -228,8 +142,9 @@ class HeadRun {
   template <typename Body>
   void for_tiles(int64_t part, int thread, Body body) const {
     const Range rows = split_range(s_.vocab, static_cast<int>(layout_.num_parts), static_cast<int>(part));
-    for (int64_t v = rows.begin; v < rows.end; v += kTileRows) {
-      Tile tile{.first = v, .count = std::min(kTileRows, rows.end - v), .logits = nullptr, .weight = nullptr};
+    for (int64_t v = rows.begin; v < rows.end; v += kHeadTileRows) {
+      Tile tile{
+          .first = v, .count = std::min(kHeadTileRows, rows.end - v), .logits = nullptr, .weight = nullptr};
       tile.logits =
           layout_.keeps_logits ? base_ + layout_.logits + v * layout_.logit_row : local(thread, layout_.tile);
       tile.weight = layout_.pairs ? static_cast<const float*>(arrays_.weight) + v * s_.width / 2
@@ -520,7 +435,7 @@ class HeadRun {
   }
 
   const HeadSpec& s_;
-  const Layout layout_;
+  const HeadLayout layout_;
   const Head::Arrays& arrays_;
   float* base_;
   ThreadPool& threads_;
@@ -534,7 +449,9 @@ class HeadRun {
 
 Head::Head(const HeadSpec& spec) : spec_(spec) {}
 
-int64_t Head::workspace_bytes() const { return Layout(spec_).total * static_cast<int64_t>(sizeof(float)); }
+int64_t Head::workspace_bytes() const {
+  return HeadLayout(spec_).total * static_cast<int64_t>(sizeof(float));
+}
 
 void Head::run(const Arrays& arrays, std::byte* workspace, ThreadPool& threads) const {
   HeadRun(spec_, arrays, workspace, threads).run();

@@ -2,34 +2,10 @@
 
 #include <cstdint>
 
-#include "base/dtype.h"
 #include "base/threads.h"
-#include "ops/loss/distill_formula.h"
+#include "ops/loss/head_layout.h"
 
 namespace hearth::cpu {
-
-/// Shapes and options of an LM head: logits = x weight^T, x [tokens, width], weight [vocab, width], and their
-/// cross-entropy with labels. Logits are f32. If x and weight are bf16 and the CPU has instructions that
-/// multiply pairs of bf16, gradients of logits are rounded to bf16 for the matmuls with x and weight, as in
-/// torch.autocast.
-struct HeadSpec {
-  /// Outputs of a run. losses: losses and lse. gradients: dx and dweight, with the softmax recomputed from
-  /// lse. both: losses, dx and dweight. top_k: the most likely tokens.
-  enum class Task : uint8_t { losses, gradients, both, top_k };
-  Task task = Task::losses;
-  int64_t tokens = 0;
-  int64_t width = 0;
-  int64_t vocab = 0;
-  int64_t chunk = 256;  ///< maximum number of tokens whose logits are in memory at a time
-  float softcap = 0;    ///< logits = softcap * tanh(x weight^T / softcap); 0: no cap
-  DType x = DType::f32;
-  DType weight = DType::f32;
-  bool frozen = false;     ///< true if dweight is not needed
-  int64_t top_k = 0;       ///< tokens that a teacher lists, or that the task top_k lists, for each token
-  int64_t num_listed = 0;  ///< task top_k: number of first tokens of the vocabulary to list from
-  ops::DistillFormula distill;
-  int num_threads = 1;
-};
 
 /// LM head fused with its cross-entropy: memory holds only the logits of a chunk of tokens (task both), or of
 /// a chunk of tokens and a tile of the vocabulary (other tasks). Tokens with a negative label are ignored:
