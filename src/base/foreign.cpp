@@ -109,7 +109,7 @@ void refuse_unsupported_weights(const fs::path& folder) {
           folder.string(), name);
     if (file.extension() == ".gguf")
       user_error(
-          "{} has no safetensors or pytorch_model.bin, but a GGUF file, which is a model by itself: use {}",
+          "{} has no safetensors or pytorch_model.bin, but a GGUF file, which is a complete model: use {}",
           folder.string(), file.string());
   }
 }

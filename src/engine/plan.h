@@ -54,8 +54,8 @@ struct Plan {
   EngineOptions options;
   std::vector<nn::Tensor> tensors;
   std::vector<nn::Tensor> teacher_tensors;  ///< of a teacher that runs during training; not in checkpoints
-  std::vector<std::string> input_names;  ///< names of the inputs of the objective
-  std::vector<std::string> tables;       ///< names of the weights that Builder::table added
+  std::vector<std::string> input_names;     ///< names of the inputs of the objective
+  std::vector<std::string> tables;          ///< names of the weights that Builder::table added
   bool has_losses = true;
   bool is_packed = true;  ///< false: values have no offsets, and arena_bytes is a lower bound
   std::unique_ptr<exec::PersistentLayout> layout = std::make_unique<exec::PersistentLayout>();

@@ -120,7 +120,8 @@ void adopt_normalization_of_weights(recipe::Recipe& recipe, bool adopts, std::ve
 void check_teacher(const recipe::Recipe& recipe) {
   if (recipe.distill.from.empty() || tasks::task_of(recipe).distills) return;
   user_error(
-      "distill.from is for language models trained with cross-entropy, but this recipe's task is {}; remove it",
+      "distill.from is for language models trained with cross-entropy, but this recipe's task is {}; remove "
+      "it",
       tasks::task_of(recipe).name);
 }
 

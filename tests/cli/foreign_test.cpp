@@ -149,7 +149,7 @@ TEST_F(Foreign, FilesOfTorchAreWeights) {
 
 TEST_F(Foreign, GgufFilesAreNoModelFolders) {
   put("model/model-q8_0.gguf", "GGUF");
-  all_refuse({"model/model-q8_0.gguf", "GGUF", "a model by itself"});
+  all_refuse({"model/model-q8_0.gguf", "GGUF", "a complete model"});
 }
 
 TEST_F(Foreign, UnsupportedQuantizationsAreRefusedByTheirMethod) {
