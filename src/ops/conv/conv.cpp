@@ -50,6 +50,13 @@ std::string check_conv(const cpu::ConvShape& s) {
   return "";
 }
 
+double skipped_bytes(const Type& x, const cpu::ConvShape& s) {
+  const auto read = [&](int64_t kernel) {
+    return static_cast<double>(std::min(kernel, s.stride)) / static_cast<double>(s.stride);
+  };
+  return static_cast<double>(x.num_bytes()) * (1 - read(s.kernel_h) * read(s.kernel_w));
+}
+
 namespace {
 
 /// Returns the convolution's shape from the types of a conv2d node; the next two functions do so from a
@@ -294,21 +301,10 @@ Cost grouped_cost(const NodeView& node, const Extents& e, KernelKind depthwise) 
           .bytes = bytes_moved(node),
           .kernel = e.in == 1 ? depthwise : KernelKind::grouped_conv};
 }
-/// Returns the bytes that a convolution or its weight gradient moves. A stride larger than the kernel skips
-/// pixels of x.
-double bytes_read_and_written(const NodeView& node, const cpu::ConvShape& s) {
-  const auto read = [&](int64_t kernel) {
-    return static_cast<double>(std::min(kernel, s.stride)) / static_cast<double>(s.stride);
-  };
-  const auto x_bytes = static_cast<double>(node.in_type(0).num_bytes());
-  return bytes_moved(node) - x_bytes * (1 - read(s.kernel_h) * read(s.kernel_w));
-}
 Cost cost(const NodeView& node) {
-  const cpu::ConvShape shape = shape_of_forward(node);
-  const Extents e(shape);
+  const Extents e(shape_of_forward(node));
   if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv);
-  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_read_and_written(node, shape),
-                      kind_of(e, false, false));
+  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), kind_of(e, false, false));
 }
 Cost grad_input_cost(const NodeView& node) {
   const cpu::ConvShape shape = shape_of_grad_input(node);
@@ -325,8 +321,8 @@ Cost grad_weight_cost(const NodeView& node) {
   const Extents e(shape);
   if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv_grad_weight);
   const double taps = e.taps * e.in;
-  Cost result =
-      product_cost(taps, e.out, e.pixels, bytes_read_and_written(node, shape), kind_of(e, true, false));
+  Cost result = product_cost(taps, e.out, e.pixels, bytes_moved(node) - skipped_bytes(node.in_type(0), shape),
+                             kind_of(e, true, false));
   if (e.taps == 1 && shape.stride == 1 && shape.padding == 0) return result;  // runs as a matmul
   // Block sizes as in with_blocking_in_parts() of product_gpu.h; its kernels choose their number of parts.
   const bool even = shape.in_c % 8 == 0 && shape.out_c % 8 == 0, tall = e.out <= 16;

@@ -53,6 +53,8 @@ inline int64_t num_weight_parts(int64_t tiles, int64_t pixels) {
   constexpr int64_t kBlocks = 252, kMinPixelsPerPart = 256;
   return std::clamp<int64_t>(kBlocks / tiles, 1, (pixels + kMinPixelsPerPart - 1) / kMinPixelsPerPart);
 }
+/// Returns the bytes of x that a convolution does not read because its stride is larger than its kernel.
+double skipped_bytes(const ir::Type& x, const cpu::ConvShape& shape);
 /// Returns an error message if this convolution is not supported; empty if it is.
 std::string check_conv(const cpu::ConvShape& shape);
 

@@ -48,6 +48,13 @@ void moments_reference(const ReferenceArgs& args) {
   }
 }
 
+Cost moments_cost(const NodeView& node) {
+  const Type x = node.in_type(ConvIn::x);
+  Cost cost = conv2d.cost(node);
+  cost.bytes -= skipped_bytes(x, conv_shape(x.shape, node.in_type(ConvIn::w).shape, node.attrs));
+  return cost;
+}
+
 ir::Node without_moments(const ir::Node& node) {
   ir::Node again = node;
   again.op = &conv2d;
@@ -224,7 +231,7 @@ const OpDef conv2d_moments{.name = "conv2d_moments",
                            .cpu = moments_kernel,
                            .gpu = true,
                            .reference = moments_reference,
-                           .cost = [](const NodeView& node) { return conv2d.cost(node); },
+                           .cost = moments_cost,
                            .precision = ir::Precision::compute,
                            .repeat = without_moments,
                            .samples = moments_samples};
