@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "backend/cpu/blocks.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd/simd.h"
 #include "base/dtype.h"
+#include "base/threads.h"
 #include "ops/loss/distill_formula.h"
 
 namespace hearth::cpu {
