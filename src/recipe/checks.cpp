@@ -110,7 +110,8 @@ void check_distill(const Recipe& recipe, const KeyLocations& locations) {
        {std::pair("distill.weight", distill.weight != unset.weight),
         std::pair("distill.temperature", distill.temperature != unset.temperature),
         std::pair("distill.loss", distill.loss != unset.loss),
-        std::pair("distill.beta", distill.beta != unset.beta)}) {
+        std::pair("distill.beta", distill.beta != unset.beta),
+        std::pair("distill.top_k", distill.top_k != unset.top_k)}) {
     if (is_set && distill.from.empty())
       user_error("{0}: {1} has no effect without a teacher; set distill.from, or remove {1}",
                  locations.of(key), key);

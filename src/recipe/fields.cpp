@@ -377,8 +377,8 @@ void add_distill_fields(std::vector<Field>& fields) {
   key("temperature", "Both distributions are raised to the power 1 / temperature", &Distill::temperature,
       RealRange{0.01, 1000});
   key("loss",
-      "Divergence of the student P from the teacher Q. forward: KL(Q || P); reverse: KL(P || Q); jsd: "
-      "beta KL(Q || M) + (1 - beta) KL(P || M), M = (1 - beta) P + beta Q",
+      "Divergence of the student P from the teacher Q. forward: KL(Q, P); reverse: KL(P, Q); jsd: "
+      "beta KL(Q, M) + (1 - beta) KL(P, M), M = (1 - beta) P + beta Q",
       &Distill::loss);
   key("beta", "jsd: weight of the teacher in the mixture", &Distill::beta, RealRange{0.001, 1});
   key("top_k",

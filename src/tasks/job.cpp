@@ -55,6 +55,12 @@ void read_teacher(Job& job) {
   }
   if (fs::is_directory(from)) return read_teacher_model(job, from);
   job.teacher_file = text::read_teacher_header(from);
+  if (job.recipe.distill.top_k != recipe::Distill().top_k) {
+    user_error(
+        "distill.top_k is for a teacher in a folder, but {} is a file, with {} tokens per entry; remove "
+        "distill.top_k",
+        from, job.teacher_file->top_k);
+  }
 }
 
 }  // namespace

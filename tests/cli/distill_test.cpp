@@ -124,6 +124,9 @@ TEST_F(Distill, AnotherTokenizerIsRefused) {
 }
 
 TEST_F(Distill, KeysWithoutEffectAreRefused) {
+  capture("--top-k 8");
+  refused(student("run", "distill.top_k=9"),
+          {"distill.top_k is for a teacher in a folder", "8 tokens per entry"});
   const std::string train = "hearth train student.yaml --out run ";
   refused(train + "distill.weight=0.2", {"distill.weight has no effect without a teacher"});
   refused(train + "distill.from=t.kd distill.beta=0.2", {"distill.beta has no effect", "distill.loss=jsd"});
