@@ -14,7 +14,7 @@ constexpr std::string_view kNameCharacters =
 /// Extensions of local files. A path with one of them is not interpreted as a name on a model hub.
 constexpr auto kLocal =
     std::to_array<std::string_view>({".json", ".jsonl", ".txt", ".csv", ".tsv", ".parquet", ".gz", ".zst",
-                                     ".yaml", ".pt", ".bin", ".safetensors"});
+                                     ".yaml", ".pt", ".bin", ".safetensors", ".gguf"});
 constexpr auto kPickled = std::to_array<std::string_view>({".bin", ".pth", ".pt", ".ckpt"});
 
 /// First bytes of a compressed file, its format, and the command that decompresses it.

@@ -164,11 +164,6 @@ TEST_F(Foreign, UnsupportedQuantizationsAreRefusedByTheirMethod) {
   }
 }
 
-TEST_F(Foreign, WeightsThatAreNotQuantizedAsTheConfigSaysAreRefused) {
-  put("model/quantize_config.json", "{}");
-  refused("hearth train recipe.yaml model=./model --out run", {"gptq, but no tensor is quantized"});
-}
-
 TEST_F(Foreign, DataOfOtherFormatsIsConverted) {
   put("data.csv", "prompt,completion\na,b\n");
   refused(validate("data.csv"), {"CSV", "data.csv", "pandas.read_csv('data.csv').to_json('data.jsonl'"});
