@@ -141,6 +141,10 @@ class ConfigBuilder {
   }
 
   void add_rope() {
+    const auto* rotary = find<int64_t>("rope.dimension_count");
+    if (rotary != nullptr && *rotary != json_["head_dim"] && arch_ != "phi3")
+      user_error("{}: RoPE on {} of the {} elements of a head is not supported as GGUF for {}", where_,
+                 *rotary, json_["head_dim"].dump(), arch_);
     const auto* theta = find<double>("rope.freq_base");
     json_["rope_theta"] = theta == nullptr ? 10000.0 : *theta;
     const auto* type = find<std::string>("rope.scaling.type");

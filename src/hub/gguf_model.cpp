@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/gguf_cache.h"
 #include "base/run_files.h"
+#include "base/text.h"
 #include "hub/floats.h"
 #include "hub/gguf_parts.h"
 
@@ -102,12 +103,19 @@ GgmlVocabulary gguf_vocabulary(const io::GgufFile& file) {
   if (const auto* scores = file.find<std::vector<double>>(ggml + "scores"))
     made.scores.assign(scores->begin(), scores->end());
   if (const auto* merges = file.find<std::vector<std::string>>(ggml + "merges")) made.merges = *merges;
+  // The file does not have this property of Phi-3's tokens; llama.cpp infers it from the name, too.
+  if (const auto* name = file.find<std::string>("general.name")) {
+    const std::string lower = lowered(*name);
+    made.strips_right = lower.find("phi-3") != lower.npos || lower.find("phi3") != lower.npos;
+  }
   made.add_space_prefix = flag(file, "tokenizer.ggml.add_space_prefix").value_or(true);
   return made;
 }
 
 fs::path unpack_gguf(const fs::path& model) {
   const fs::path folder = config_folder(model);
+  if (folder == model && model.extension() == ".gguf" && !fs::is_directory(model))
+    user_error("'{}' is not a GGUF file, or there is no such file; download it again", model.string());
   if (folder == model || path_exists(folder / kModelConfig)) return folder;
   const io::GgufFile file(model);
   const std::string config = gguf_config_json(file);

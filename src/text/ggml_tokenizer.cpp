@@ -64,17 +64,22 @@ class TokenizerJson {
     return vocabulary_.kinds[id] == Kind::unused && vocabulary_.tokens[id] == fmt::format("[PAD{}]", id);
   }
 
+  static bool keeps_space(std::string_view token) {
+    return token == "<unk>" || token == "<s>" || token == "<|endoftext|>";
+  }
+
   SortedJson added_tokens() const {
     SortedJson added = SortedJson::array();
     for (size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
       const Kind kind = vocabulary_.kinds[i];
       const bool special = kind == Kind::control || kind == Kind::unknown;
+      const std::string& token = vocabulary_.tokens[i];
       if (!special && kind != Kind::user_defined) continue;
       added.push_back({{"id", i},
-                       {"content", vocabulary_.tokens[i]},
+                       {"content", token},
                        {"single_word", false},
                        {"lstrip", false},
-                       {"rstrip", false},
+                       {"rstrip", vocabulary_.strips_right && !keeps_space(token)},
                        {"normalized", false},
                        {"special", special}});
     }

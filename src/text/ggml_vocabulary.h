@@ -25,6 +25,8 @@ struct GgmlVocabulary {
   // Filled by readers of GGUF files only: the exporter takes them from the tokenizer.
   std::optional<int32_t> bos, eos, unk, pad;
   std::optional<bool> add_bos, add_eos;  ///< nullopt: llama.cpp's default for the tokenizer
+  /// True if added tokens other than BOS, UNK and <|endoftext|> also consume the white space after them.
+  bool strips_right = false;
 };
 
 /// Converts the tokenizer of a model folder; ids below `vocab_size` without a token become unused tokens.

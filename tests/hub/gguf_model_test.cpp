@@ -180,6 +180,12 @@ TEST_F(GgufModel, UnpacksTokenizerAndTemplateOnce) {
   EXPECT_EQ(unpack_gguf(at("model")), at("model"));
 }
 
+TEST_F(GgufModel, MissingAndOtherFilesAreRefused) {
+  write_file_atomically(at("other.gguf"), "version https://example.org");
+  for (const char* name : {"none.gguf", "other.gguf"})
+    EXPECT_THAT(error_of([&] { unpack_gguf(at(name)); }), HasSubstr("is not a GGUF file")) << name;
+}
+
 /// Writes m.gguf again with other metadata and tensors.
 void rewrite(const fs::path& path,
              FunctionRef<void(io::GgufMetadata&, std::vector<io::GgufTensor>&)> change) {
@@ -225,6 +231,9 @@ TEST_F(GgufModel, FilesThatAreNotSupportedAreRefusedByName) {
                 keys.emplace_back("llama.rope.scaling.type", std::string("yarn"));
               }),
               HasSubstr("RoPE scaling 'yarn'"));
+  EXPECT_THAT(
+      error([](Metadata& keys, Tensors&) { keys.emplace_back("llama.rope.dimension_count", uint32_t{2}); }),
+      HasSubstr("RoPE on 2 of the 4 elements"));
   EXPECT_THAT(error([](Metadata& keys, Tensors&) { keys.erase(keys.begin() + 1); }),
               HasSubstr("lacks 'llama.block_count'"));
   EXPECT_THAT(error([](Metadata& keys, Tensors&) { keys[1].second = 1.0F; }),
@@ -272,6 +281,21 @@ TEST(GgufVocabulary, TokenizesAsLlamaCpp) {
     }
     EXPECT_GT(texts.size(), 45U);
   }
+}
+
+TEST(GgufVocabulary, TokensOfPhi3ConsumeTheSpaceAfterThem) {
+  HEARTH_SHARED_DATA(data, "tokenizers/llamacpp_vocab");
+  text::GgmlVocabulary made = gguf_vocabulary(io::GgufFile(data / "ggml-vocab-phi-3.gguf"));
+  EXPECT_TRUE(made.strips_right);
+  std::vector<int32_t> found, plain;
+  const auto encode = [&](std::vector<int32_t>& ids) {
+    text::parse_tokenizer_json(text::tokenizer_json(made, "m.gguf"), "m.gguf", {})
+        ->encode("<|user|>\n<s>a", text::SpecialTokens::parsed, ids);
+  };
+  encode(found);
+  made.strips_right = false;
+  encode(plain);
+  EXPECT_LT(found.size(), plain.size());
 }
 
 TEST(GgufVocabulary, OtherTokenizersAreRefusedByName) {
