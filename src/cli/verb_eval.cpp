@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/gguf_cache.h"
 #include "base/run_files.h"
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -72,7 +73,8 @@ void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
 
 void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const fs::path run = arguments.run;
-  const bool has_model = fs::exists(run / kModelConfig) || fs::exists(run / hub::kAdapterConfig);
+  const bool has_model =
+      is_gguf_file(run) || fs::exists(run / kModelConfig) || fs::exists(run / hub::kAdapterConfig);
   if (has_model && !fs::exists(run / kRunRecipe)) return eval_model(verb, arguments);
   recipe::Recipe recipe = open_run(arguments.run, overrides_of(verb));
   if (tasks::task_of(recipe).evaluates_any_model) {

@@ -5,6 +5,7 @@
 #include "base/foreign.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "hub/gguf_model.h"
 #include "text/tokenizer.h"
 
 namespace hearth::cli {
@@ -58,7 +59,7 @@ void count_files(const text::Tokenizer& tokenizer, const TextArguments& argument
 }
 
 void run_tokenize(const CLI::App& verb, const TextArguments& arguments) {
-  const auto tokenizer = text::open_tokenizer(arguments.folder);
+  const auto tokenizer = text::open_tokenizer(hub::unpack_gguf(arguments.folder));
   if (!arguments.files.empty()) return count_files(*tokenizer, arguments);
   const bool given = verb.count("--text") > 0;
   print_tokens(*tokenizer, arguments,

@@ -66,6 +66,26 @@ TEST_F(Export, GgufIsWrittenAndWrittenAgain) {
   }
 }
 
+/// An exported file gives what an exported folder gives.
+TEST_F(Export, GgufIsAModelForEveryVerb) {
+  works("hearth export model --type f32 --out m.gguf && hearth export model --out folder");
+  const auto works_with = [&](const std::string& verb, const std::string& model) {
+    return works("export XDG_CACHE_HOME=$PWD/unpacked; hearth " + fmt::format(fmt::runtime(verb), model));
+  };
+  for (const std::string verb :
+       {"generate ./{} --prompt aab --max-tokens 6 --context 20 2>.tokens", "tokenize ./{} --text 'ab </s>'",
+        "eval ./{} data=text.txt data.cache=cache data.context=9 | sed 's/.*: loss/loss/'"})
+    EXPECT_EQ(works_with(verb, "m.gguf"), works_with(verb, "folder")) << verb;
+  for (const auto& [model, run] : {std::pair("m.gguf", "first"), {"folder", "second"}}) {
+    works_with(fmt::format("train recipe.yaml adapter.rank=2 model=./{{}} --out {}", run), model);
+    works_with("eval {}", run);
+    works_with("export {0} --out {0}-merged", run);
+  }
+  EXPECT_EQ(get("first-merged/model.safetensors"), get("second-merged/model.safetensors"));
+  works_with("plan recipe.yaml model=./{}", "m.gguf");
+  refused("hearth train recipe.yaml model=./none.gguf --out run", {"'./none.gguf' is not a GGUF file"});
+}
+
 TEST_F(Export, WhatLlamaCppCannotSayIsRefusedInOneSentence) {
   const std::string gguf = "hearth export model --format gguf --out m.gguf";
   const std::string config = get("model/config.json");
