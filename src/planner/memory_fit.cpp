@@ -160,7 +160,7 @@ std::string describe(const MemoryFit& fit) {
     const double before = fit.report.flops_per_step - recompute.extra_flops;
     parts.push_back(fmt::format("recomputation (+{:.1f}% work)", 100 * recompute.extra_flops / before));
   }
-  if (recompute.num_smaller > 0) parts.emplace_back("logits in smaller chunks");
+  if (recompute.num_smaller > 0) parts.emplace_back("smaller workspaces");
   std::vector<std::string> away;
   if (fit.offload.states) away.emplace_back("states");
   if (fit.offload.weights) away.emplace_back("weights");
