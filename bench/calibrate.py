@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Calibrates gpu_model.py on kernels of other projects whose rates on an RX 7900 XTX are published.
 
-calibrate.py         fits on the counters in calibration.json and prints the errors; fails if the stored fit is another one
+calibrate.py         fits to the counters in calibration.json and prints the errors; fails if the stored fit differs
 calibrate.py runs    prints the point, code object and arguments of each run of library_kernels (`tools/kernels --model`)
-calibrate.py LOG     fits on the counters of a log of these runs, with `== point NAME` before each; fails if a factor differs from the
-                     stored one by more than MAX_CHANGE; with --store it stores counters and fit instead
+calibrate.py LOG     fits to the counters of a log of these runs, with `== point NAME` before each; fails if a factor differs from the
+                     stored one by more than MAX_CHANGE; --store LOG stores counters and fit instead
 
-A published time is the factor of the kernel's class times its bound, plus the cost of a call in its source. Factors and costs are
-fitted to half of the points; the error bar of a class is the root mean square error of those held out, as a factor.
+Model of a published time: factor of the kernel's class * bound + overhead per call of its source. Factors and overheads are
+fitted to half of the points; the error bar of a class is the root mean square error of the held-out half, as a factor.
 """
 
 import json
@@ -19,7 +19,7 @@ from functools import cache
 import gpu_model
 
 GPU = next(gpu for gpu in gpu_model.GPUS if gpu.name == "rx7900xtx")
-# No code objects of these with published rates: they take the factor of the class that resembles them most, and the largest error bar.
+# Classes without a kernel whose rate is published: they get the factor of the most similar class, and the largest error bar.
 LIKE = {"convolution": "matmul", "quantized": "matmul"}
 STEPS = 60
 MAX_CHANGE = 1.05
@@ -30,7 +30,7 @@ def load():
 
 
 def save(data):
-    """One line for each point and object, so that changes can be read."""
+    """Writes calibration.json with one line per point and object, for readable diffs."""
     parts = []
     for key, value in data.items():
         if isinstance(value, list):
@@ -46,7 +46,7 @@ def kernels_of(counted):
 
 @cache
 def modeled(counted):
-    """The bound in seconds, and what limits the kernel."""
+    """Returns the bound of a kernel in seconds, and the resource that limits it."""
     kernel = kernels_of(counted)[0]
     return gpu_model.seconds_of([kernel], GPU), gpu_model.limit_of(kernel, GPU)[0]
 
@@ -56,13 +56,13 @@ def bound_of(point):
 
 
 def class_of(point):
-    """The class of its work, or "latency" if its waves mostly wait for loads, by the model."""
+    """Returns the class of the point's work, or "latency" if the latency of loads limits its kernel in the model."""
     limit = modeled(point["counted"])[1]
     return limit if limit == "latency" else point["class"]
 
 
 def published_seconds(point):
-    """By the middle of the published rates."""
+    """Returns the time at the mean of the published rates."""
     return point["work"] / (sum(point["published"]) / len(point["published"])) / 1e12
 
 
@@ -71,12 +71,12 @@ def predicted_seconds(point, fit):
 
 
 def error_of(point, fit):
-    """The logarithm of the predicted over the published time."""
+    """Returns log(predicted time / published time)."""
     return math.log(predicted_seconds(point, fit) / published_seconds(point))
 
 
 def lowest(loss, low, high):
-    """The argument in [low, high] of the lowest value of a function with one minimum (golden-section search)."""
+    """Returns the argument in [low, high] that minimizes a function with one minimum (golden-section search)."""
     golden = (math.sqrt(5) - 1) / 2
     for _ in range(STEPS):
         left, right = high - golden * (high - low), low + golden * (high - low)
@@ -88,7 +88,7 @@ def lowest(loss, low, high):
 
 
 def fit_to(points, sources):
-    """Factors by class and seconds of a call by source that minimize the squared errors, one at a time in turn."""
+    """Returns factors by class and seconds per call by source that minimize the squared errors (coordinate descent)."""
     fit = {"factors": {class_of(point): 1.0 for point in points}, "calls": {name: 0.0 for name, source in sources.items() if source["call"]}}
     searches = [("factors", key, 0.5, 5.0) for key in fit["factors"]] + [("calls", key, 0.0, 1e-2) for key in fit["calls"]]
     for _ in range(STEPS):
@@ -107,7 +107,7 @@ def rms(errors):
 
 
 def fits_of(points, fit):
-    """Of each class: its factor, and the error bar from the points that are held out."""
+    """Returns the factor of each class, and its error bar from the held-out points."""
     found = {}
     for name, factor in fit["factors"].items():
         errors = [error_of(point, fit) for point in points if class_of(point) == name and point["held_out"]]
@@ -132,33 +132,33 @@ def report(points, fit, fits):
             errors = [error_of(point, fit) for point in points if (class_of(point), point["held_out"]) == (name, held_out)]
             halves.append(f"{100 * (rms(errors) - 1):.0f}% on {len(errors)}" if errors else "none")
         print(f"{name}: {item['factor']:.2f} times the bound; errors: fit {halves[0]}, held out {halves[1]}")
-    print(f"one factor for all, as before: held out {100 * (rms(single_errors(points)) - 1):.0f}%; "
+    print(f"errors of one factor for all classes: held out {100 * (rms(single_errors(points)) - 1):.0f}%; "
           f"by class {100 * (rms([error_of(point, fit) for point in points if point['held_out']]) - 1):.0f}%")
 
 
 def single_errors(points):
-    """Errors on the held-out half of one clock for all kernels and a call of 70 us (0.82 of the boost clock, fitted to rocBLAS alone)."""
+    """Returns the held-out errors of a simpler model, for comparison: 0.82 of the boost clock for all kernels, and 70 us per call."""
     return [math.log((bound_of(point) / 0.82 + 70e-6) / published_seconds(point)) for point in points if point["held_out"]]
 
 
 def store(data, log):
-    """Sets the counters of each point to those of its fastest kernel in the log; a point without any keeps what it has."""
+    """Sets the counters of each point to those of its fastest kernel in the log; points that the log lacks are unchanged."""
     reports = dict(re.findall(r"^== point (.*)\n((?:(?!== ).*\n?)*)", log, re.M))
     for point in data["points"]:
         lines = re.findall(r"^counted .*", reports.get(point["name"], ""), re.M)
         if lines:
             point["counted"] = min(lines, key=lambda line: gpu_model.seconds_of(kernels_of(line), GPU))
         else:
-            print(f"SKIPPED: {point['name']}: no code object here; the stored counters stay")
+            print(f"SKIPPED: {point['name']}: no counters in the log; its stored counters are used")
 
 
 def check(found, stored, log):
-    """Fails if the fit is not the stored one; a log may come from another compiler."""
+    """Fails if the fit differs from the stored one, or, with a log (of any compiler), if a factor differs by more than MAX_CHANGE."""
     limit = MAX_CHANGE if log else 1.0
     changed = [f"{name}: {fit['factor']} times the bound, stored {stored[name]['factor']}" for name, fit in found.items()
                if not 1 / limit <= fit["factor"] / stored[name]["factor"] <= limit]
     if changed or not log and found != stored:
-        sys.exit(f"calibration.json has another fit than the counters give: {'; '.join(changed) or found}")
+        sys.exit(f"calibration.json: the stored fit is not the fit to the counters ({'; '.join(changed) or found}); run tools/kernels --model --store")
 
 
 def main():

@@ -217,8 +217,8 @@ def write_results(cases, options, path):
         "time, and Hearth over that variant in memory",
         "Hearth's memory is everything it allocates on the GPU; torch's, the peak of its allocator after the first "
         "steps (allocated) and what it held (reserved); neither counts the driver's own",
-        "Times are the GPU's, by events before and after a step. Hearth's steps bring their inputs from host memory and "
-        "read the loss; torch's inputs lie on the GPU, and its loss stays there",
+        "Times are measured by GPU events before and after a step. Hearth's steps copy their inputs from host memory and "
+        "read the loss; torch's inputs are on the GPU, and its loss stays there",
         "Weights and moments in f32, matmuls in bf16 (autocast); under LoRA the model is bf16, under QLoRA nf4. AdamW "
         "for tokens, SGD with momentum for images; no gradient is clipped",
         "MFU counts the model's arithmetic, without what is computed again, over the vendor's peak",

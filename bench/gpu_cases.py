@@ -23,7 +23,7 @@ class Case:
     name: str
     bar: str
     unit: str  # what the bar counts: peak, tflops, bandwidth, or of whole steps mfu or seconds
-    target: float  # of the bound by counters
+    target: float  # min of the bound by counters; max if the unit is seconds
     blocks: int = 8  # of each launch that are run
     nodes: list = field(default_factory=list)  # (text, how often)
 

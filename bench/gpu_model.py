@@ -1,11 +1,11 @@
-"""Time of kernels on AMD's GPUs from what the instruction emulator counts (tests/machine_code/counters.h): a bound, and what to expect.
+"""Time of kernels on AMD's GPUs from the counters of the instruction emulator (tests/machine_code/counters.h): bound and expected time.
 
 The bound: a kernel takes as long as its busiest unit at the boost clock, or as long as its waves need if each waits for its own
 loads and only the waves alongside fill the gap. Units overlap perfectly, caches are warm, and DRAM reaches AMD's rate.
 
 The expected time is the bound times a factor by class of kernel, with an error bar. bench/calibrate.py fits the factors to
-kernels of other projects whose rates are published (calibration.json), and checks them on a half that is held out. Of these
-kernels one is faster than its bound, by 5%: its loads hit L0, and the emulator gives each load the latency of L2.
+half of the kernels of other projects with published rates (calibration.json), and checks them on the other half. One of these
+kernels is 5% faster than its bound: its loads hit L0, and the emulator gives each load the latency of L2.
 """
 
 import json
@@ -23,9 +23,9 @@ MOST_BLOCKS = 32  # of a WGP
 LINE = 128
 # Of the whole GPU, a cycle and compute unit: 3 TB/s of an RX 7900 XTX.
 L2_BYTES_A_CYCLE = 3e12 / 2.5e9 / 96
-# A SIMD starts that many instructions a cycle, of different waves and for different units (AMD's RDNA whitepaper).
+# Max instructions that a SIMD issues per cycle, from different waves and for different units (AMD's RDNA whitepaper).
 ISSUES = 4
-# Share of the bound's rate at which plans (src/cost) expect kernels that do not wait for memory.
+# Fraction of the bound's rate that plans (src/cost) assume for kernels that memory does not limit.
 PLANS_CLOCK = 0.82
 CALIBRATION = Path(__file__).with_name("calibration.json")
 
@@ -171,7 +171,7 @@ def class_of(kernel, gpu):
 
 @dataclass(frozen=True)
 class Fit:
-    """Expected time of a class over its bound, and the factor by which it may be off either way."""
+    """Expected time of a class divided by its bound, and the error bar: the factor by which the time may be longer or shorter."""
 
     factor: float
     error: float
@@ -183,7 +183,7 @@ def fits():
 
 
 def expected_seconds(kernels, gpu):
-    """The expected time of kernels that run one after another, and the shortest and the longest within their error bars."""
+    """Returns the expected, shortest and longest time of kernels that run one after another, within their error bars."""
     sums = [0.0, 0.0, 0.0]
     for kernel in kernels:
         fit = fits()[class_of(kernel, gpu)]

@@ -33,7 +33,7 @@ class Counted:
         return self.times * gpu_model.seconds_of(self.kernels, gpu)
 
     def expected_seconds(self, gpu):
-        """Expected, shortest and longest."""
+        """Returns the expected, shortest and longest time."""
         return [self.times * seconds for seconds in gpu_model.expected_seconds(self.kernels, gpu)]
 
     def launches(self):
@@ -67,7 +67,7 @@ def seconds_of(nodes, gpu, unit):
 
 
 def rate_of(nodes, gpu, unit, seconds):
-    """In the unit of the bar: TFLOP/s, percent of the bandwidth or of the matrix peak, seconds."""
+    """Returns the rate in the unit of the bar: TFLOP/s, percent of the bandwidth or of the matrix peak, or seconds."""
     if unit == "seconds":
         return seconds
     flops = sum(node.times * node.flops for node in nodes)
@@ -81,11 +81,11 @@ def rate_of(nodes, gpu, unit, seconds):
 @dataclass
 class Bar:
     name: str
-    value: float  # the bound by counters
-    expected: list  # expected, best and worst, by calibration.json
+    value: float  # bound by counters
+    expected: list  # expected, best and worst rate by calibration.json
     unit: str
     wanted: float
-    planned: float  # the seconds that plans for the usual GPU count on, over those by counters at the clock of plans
+    planned: float  # seconds that plans (src/cost) predict for gfx1100, divided by those by counters at the clock of plans
 
     def is_met(self):
         return self.value <= self.wanted if self.unit == "seconds" else self.value >= self.wanted
@@ -106,7 +106,7 @@ class Bar:
 
 
 def expected_rates(nodes, gpu, unit):
-    """Expected, best and worst, in the unit of the bar."""
+    """Returns the expected, best and worst rate in the unit of the bar."""
     sums = [sum(seconds) + launch_seconds(nodes, unit) for seconds in zip(*(node.expected_seconds(gpu) for node in nodes))]
     return [rate_of(nodes, gpu, unit, seconds) for seconds in sums]
 

@@ -21,10 +21,10 @@ HEAD = """# Kernels on AMD's GPUs
 Made by `tools/kernels hip`; do not edit. No AMD GPU has run these kernels yet.
 
 First what the cases of bench/gpu_cases.py take: each kernel's compiled code is executed by an instruction emulator (a few blocks stand for a
-launch), and bench/gpu_model.py makes two figures of what it counts:
+launch), and bench/gpu_model.py computes two figures from its counters:
 
-- bound: no GPU of this kind is faster. The busiest unit decides, or waves that wait for their loads; units overlap perfectly, at the
-  boost clock and AMD's bandwidth.
+- bound: a lower bound of the time. The busiest unit determines it, or the latency of loads; units overlap perfectly, at the boost
+  clock and AMD's bandwidth.
 - expected: the bound times a factor by class of kernel, with the range of its error bar in parentheses. `bench/calibrate.py` fits the factors to
   kernels of other projects on an RX 7900 XTX and prints the errors on those held out:
 

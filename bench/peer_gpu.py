@@ -3,7 +3,7 @@
 CASE is one of `hearth bench` that a GPU runs, VARIANT one of variants_of(CASE). It answers like peer.py, and says what
 its allocator held at most: {"allocated_bytes": N, "reserved_bytes": N, "scheme": TEXT} beside the seconds. Steps are
 timed by the GPU's clock, queued after one another; a kernel's are means of 16 launches. --tiny: small sizes, on the
-processor, where "compile" traces the model without generating code.
+CPU, where "compile" traces the model without generating code.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class GpuRunner(Runner):
 
 
 def compiled(model):
-    """On the processor without code, which takes minutes there and shows no other mistakes of a case."""
+    """Returns the compiled model. On the CPU it is only traced: generating code takes minutes and would find no more errors in a case."""
     return torch.compile(model, backend="inductor" if DEVICE == "cuda" else "aot_eager")
 
 

@@ -1,7 +1,8 @@
 """Counts the instructions of NVIDIA kernels per matrix instruction: sass_counts.py NVDISASM CUBIN...
 
 Follows the shortest path through a kernel's main loop that executes the most HMMA and, among those, the most asynchronous copies
-(LDGSTS), or in kernels without them the most loads (LDG): the path of aligned tiles without masks. Fails if a kernel needs more instructions per HMMA than its bar. Bars may only fall."""
+(LDGSTS), or in kernels without them the most loads (LDG): the path of aligned tiles without masks. Fails if a kernel needs more
+instructions per HMMA than its bar. Bars may only fall."""
 
 import re
 import subprocess

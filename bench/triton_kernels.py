@@ -1,6 +1,6 @@
-"""Flash attention in Triton, compiled offline for gfx1100 to calibrate the model of cycles (calibrate.py).
+"""Flash attention in Triton, compiled offline for gfx1100 to calibrate gpu_model.py (calibrate.py).
 
-The algorithms and tile sizes are those of the kernels whose rates are published: Triton's tutorial 06 and aiter's
+Algorithms and tile sizes are copied from kernels whose rates are published: Triton's tutorial 06 and aiter's
 prefill. Tensors are (batch and head, token, element), and lengths are multiples of the tiles.
 """
 
@@ -83,7 +83,7 @@ def add_query_gradients(dq, query, grad, k, v, lse, delta, first, last, row, SIZ
 
 @triton.jit
 def attend_back(q, k, v, do, dq, dk, dv, lse, delta, scale, tokens, SIZE: tl.constexpr, TILE: tl.constexpr, STEP: tl.constexpr):
-    """Causal; a program computes dk and dv of TILE keys, then dq of TILE queries."""
+    """Computes the gradients of causal attention: each program computes dk and dv of TILE keys, then dq of TILE queries."""
     head = tl.program_id(1).to(tl.int64) * tokens * SIZE
     lse += tl.program_id(1) * tokens
     delta += tl.program_id(1) * tokens
@@ -121,7 +121,7 @@ OTHERS = {"lse": "*fp32", "delta": "*fp32", "scale": "fp32", "tokens": "i32"}
 
 
 def compile_kernel(kernel, dtype, warps, constants):
-    """The code object for gfx1100, and the bytes of shared memory that a launch adds."""
+    """Returns the code object for gfx1100, and the bytes of dynamic shared memory that a launch needs."""
     pointers = {name: f"*{dtype}" for name in POINTERS[kernel].split()}
     names = [name for name in kernel.arg_names if name not in constants]
     signature = {name: pointers.get(name) or OTHERS[name] for name in names}
@@ -136,7 +136,7 @@ def compile_kernel(kernel, dtype, warps, constants):
 
 
 def main():
-    """triton_kernels.py FOLDER: FOLDER/NAME.co and FOLDER/NAME.lds of the objects in calibration.json for this version of Triton."""
+    """triton_kernels.py FOLDER: writes FOLDER/NAME.co and FOLDER/NAME.lds for the objects in calibration.json of this version of Triton."""
     folder = Path(sys.argv[1])
     objects = json.loads(Path(__file__).with_name("calibration.json").read_text(encoding="utf-8"))["objects"]
     for name, item in objects.items():

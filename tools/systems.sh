@@ -28,7 +28,7 @@ make_system() {
   mkdir -p "$folder"
   debootstrap --variant=minbase "$suite" "$folder" "$from" </dev/null >"$folder.log" 2>&1 ||
     cannot "debootstrap failed: $(tail -1 "$folder.log")" || return
-  # A system that is made again after a crash need not write each file through to the disk.
+  # Lets dpkg skip fsync: after a crash the system is created again anyway.
   echo force-unsafe-io >"$folder/etc/dpkg/dpkg.cfg.d/unsafe-io"
   touch "$folder/made"
 }

@@ -1,7 +1,7 @@
-"""Workspace and time of cuDNN's attention, backward, with and without deterministic algorithms, through torch.
+"""Measures workspace and time of the backward pass of cuDNN's attention in torch, with and without deterministic algorithms.
 
-cudnn.py [--tiny]: prints a line of JSON per size: tokens, deterministic, milliseconds, workspace in MiB, and the bytes of
-b h Tq Tk 16-bit elements for comparison. --tiny: small sizes, on the processor.
+cudnn.py [--tiny]: prints a line of JSON per size: tokens, deterministic, milliseconds, workspace in MiB, and for comparison the
+MiB of dP, batch x heads x query tokens x key tokens elements of 16 bits. --tiny: small sizes, on the CPU.
 """
 
 import argparse
@@ -17,7 +17,7 @@ LAUNCHES, WARM_UP = 8, 2
 
 
 def seconds_of(work):
-    """The median by the GPU's clock."""
+    """Returns the median time of work() by GPU events, in seconds."""
     pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(LAUNCHES)]
     for start, end in pairs:
         start.record()

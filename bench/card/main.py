@@ -31,8 +31,8 @@ def parse_options():
     parser.add_argument("--part", action="append", default=[], metavar="NAME", help="run this part alone; several with commas")
     parser.add_argument("--again", action="store_true", help="run parts that are done already, too")
     parser.add_argument("--list", action="store_true", help="the parts, their limits and how far they are; runs nothing")
-    parser.add_argument("--quick", action="store_true", help=f"the parts that say most in {QUICK_MINUTES} minutes, in shorter limits")
-    parser.add_argument("--minutes", type=float, help=f"for all parts together; no part starts after them (40; with --quick {QUICK_MINUTES})")
+    parser.add_argument("--quick", action="store_true", help=f"only the most important parts, with shorter limits, in {QUICK_MINUTES} minutes")
+    parser.add_argument("--minutes", type=float, help=f"limit for all parts together; no part starts after it (40; with --quick {QUICK_MINUTES})")
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="most for a part (%(default)s)")
     parser.add_argument("--build", type=pathlib.Path, help="a build made before, with hearth, its modules and test_card; builds nothing")
     parser.add_argument("--no-torch", action="store_true", help="Hearth alone, where torch is installed")
@@ -44,7 +44,7 @@ def parse_options():
         if name not in PARTS:
             parser.error(f"expected parts among {', '.join(PARTS)}, got '{name}'")
     if options.quick and options.part:
-        parser.error("expected --quick or --part, got both")
+        parser.error("--quick and --part exclude each other; remove one of them")
     options.minutes = options.minutes if options.minutes is not None else QUICK_MINUTES if options.quick else 40
     if options.rehearse and not options.out:
         parser.error("expected --out FOLDER with --rehearse")

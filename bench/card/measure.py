@@ -141,7 +141,7 @@ def detect(work):
 
 
 def cudnn(work):
-    """What a deterministic backward pass of cuDNN would need, before it is used."""
+    """Measures the workspace and time that a deterministic backward pass of cuDNN's attention needs; Hearth does not use it yet."""
     if work.card.vendor == "amd" or work.options.no_torch:
         raise Missing(f"torch with cuDNN: {work.options.torch_words}")
     more = ["--tiny"] if work.card.vendor == "emulated" else []
@@ -160,7 +160,7 @@ def cudnn(work):
          text(row["dp_mib"], ".1f")] for row in measured])
     if not measured:
         return work.wrong(f"bench/card/cudnn.py ended with status {done.status}: {done.last_line()}")
-    return work.right(f"cuDNN's workspace was measured {len(measured)} times")
+    return work.right(f"cuDNN's workspace was measured in {len(measured)} settings")
 
 
 # ------------------------------------------------------------------------------------------------ AMD's benchmark

@@ -305,7 +305,7 @@ PARTS = {
     "counters": (240, "what the vendor's profiler counts of the kernels of a step of Llama 1B", counters.counters),
 }
 
-# Parts for fifteen minutes on a GPU, in this order, with the most seconds of each; the build is carried along.
+# Parts of --quick in order, with the time limit of each in seconds. They leave no time for a build: use --build.
 QUICK_MINUTES = 15
 QUICK = {
     "tests": 60, "attention": 90, "counters": 60, "llama_full": 120, "llama_lora": 120, "profile_llama": 60, "resnet": 150,

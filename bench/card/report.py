@@ -127,7 +127,7 @@ SENSOR_HEAD = ["part", "temperature (C)", "power (W)", "core clock (MHz)", "memo
 
 
 def to_markdown(card, parts, all_parts):
-    # Parts of an earlier list come last.
+    # Parts of an older report that PARTS no longer contains come last.
     ordered = {name: parts[name] for name in dict.fromkeys([*all_parts, *parts]) if name in parts}
     figures = {key: value for part in ordered.values() for key, value in part["figures"].items()}
     right = [f"{name}: {text}" for name, part in ordered.items() for text in part["right"]]

@@ -20,6 +20,7 @@ enum class BlockFormat : uint8_t { none, q4_0, q8_0 };
 template <>
 inline constexpr auto kNames<BlockFormat> = std::to_array<std::string_view>({"", "q4_0", "q8_0"});
 
+/// Number of elements per block.
 inline constexpr int64_t kBlockElements = 32;
 
 /// Returns the scale of a block before it is rounded to f16. `extreme`: the first element of the block with
@@ -27,8 +28,8 @@ inline constexpr int64_t kBlockElements = 32;
 HEARTH_FORMULA inline float block_scale(BlockFormat format, float extreme) {
   return format == BlockFormat::q4_0 ? extreme / -8 : std::fabs(extreme) / 127;
 }
-/// Returns 1 / scale, which multiplies elements to get codes; 0 if the scale is 0 or too small to invert. The
-/// scale in f16 is 0 then too.
+/// Returns 1 / scale, the factor from elements to codes; 0 if 1 / scale is not finite, in which case the
+/// scale rounded to f16 is 0, too.
 HEARTH_FORMULA inline float inverse_of_scale(float scale) {
   const float inverse = scale == 0 ? 0 : 1 / scale;
   return std::fabs(inverse) > 3.4028235e38F ? 0 : inverse;

@@ -41,7 +41,7 @@ std::string read_file(const fs::path& path, int64_t limit_bytes = int64_t{1} << 
 class FileWriter {
  public:
   enum class Existing { replaced, continued };
-  /// Creates the file; an existing one is emptied, or continued at its end.
+  /// Creates the file. If it exists, truncates it (replaced) or appends to it (continued).
   explicit FileWriter(fs::path path, Existing existing = Existing::replaced);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;

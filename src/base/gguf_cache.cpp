@@ -13,7 +13,8 @@
 namespace hearth {
 namespace {
 
-/// Part of the folder's name; changes with the contents that are written for the same file.
+/// Version of the unpacked files, part of the folder's name; increase it if hub::unpack_gguf() writes other
+/// contents.
 constexpr int kCacheVersion = 1;
 
 }  // namespace
@@ -30,7 +31,10 @@ fs::path config_folder(const fs::path& model) {
   if (!is_gguf_file(model)) return model;
   const fs::path cache = user_cache_folder();
   if (cache.empty())
-    user_error("{}: no folder for the config and tokenizer of the GGUF file; set HOME", model.string());
+    user_error(
+        "{}: there is no cache folder for the config and tokenizer of the GGUF file; set HOME or "
+        "XDG_CACHE_HOME",
+        model.string());
   const std::string key = fmt::format("{}\n{}\n{}\n{}", fs::canonical(model).string(), fs::file_size(model),
                                       fs::last_write_time(model).time_since_epoch().count(), kCacheVersion);
   return cache / "gguf" / fmt::format("{}-{}", model.stem().string(), hex64(hash64(key)));

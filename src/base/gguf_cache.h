@@ -7,7 +7,7 @@ namespace hearth {
 /// First bytes of a GGUF file.
 inline constexpr const char* kGgufMagic = "GGUF";
 
-/// True if the path is a regular file with GGUF's first bytes.
+/// True if the path is a regular file that starts with kGgufMagic.
 bool is_gguf_file(const fs::path& path);
 
 /// Returns the folder with config.json and tokenizer of a model: the path itself, or, for a GGUF file, a

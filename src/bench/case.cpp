@@ -145,7 +145,7 @@ constexpr auto kKernelCases = std::to_array(
      kernel_case("matmul_down-b4-bf16"), kernel_case("matmul_head-b4-bf16"),
      kernel_case("matmul_up_dx-b4-bf16"), kernel_case("matmul_up_dw-b4-bf16"),
      kernel_case("attention-b4-bf16"), kernel_case("attention_grad-b4-bf16"),
-     // On the shapes of Llama 3.1 8B, whose heads have 128 elements.
+     // Shapes of Llama 3.1 8B, with head_size 128.
      BenchCase{.name = "attention_d128-b1-bf16",
                .model = "llama8b",
                .precision = DType::bf16,

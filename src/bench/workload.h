@@ -33,8 +33,8 @@ std::string to_table(const std::vector<ProfileRow>& rows);
 class Workload {
  public:
   virtual ~Workload() = default;
-  /// Runs the work once (a training step, one generated answer, a kernel). Returns the seconds; those of a
-  /// GPU are read from its timestamps before and after the work that it queues.
+  /// Runs the work once (a training step, one generated answer, a kernel). Returns the seconds; on
+  /// a GPU, by its timestamps before and after the queued work.
   virtual double run(int64_t index) = 0;
   /// Returns the result of the last training step.
   virtual engine::StepResult last() const { return {}; }

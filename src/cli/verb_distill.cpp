@@ -14,7 +14,8 @@ struct CaptureArguments {
   int64_t top_k = 64;
 };
 
-/// Returns the recipe with the data to capture: the student's, or else that of the teacher's run.
+/// Returns the recipe whose data is captured: --recipe, otherwise the recipe of the teacher's run, otherwise
+/// the defaults with the overrides.
 recipe::Recipe recipe_of_data(const CaptureArguments& arguments, const std::vector<std::string>& overrides) {
   if (!arguments.recipe.empty()) return open_recipe(arguments.recipe, overrides);
   if (fs::exists(fs::path(arguments.teacher) / kRunRecipe)) return open_run(arguments.teacher, overrides);
@@ -29,7 +30,8 @@ void capture(const CLI::App& verb, const CaptureArguments& arguments) {
   const auto say_note = [](const std::string& text) { say(stderr, "{}\n", text); };
   const run::CapturedTeacher found = run::capture_teacher(recipe_of_data(arguments, overrides_of(verb)),
                                                           teacher, arguments.top_k, arguments.out, say_note);
-  const std::string kept = found.num_kept > 0 ? fmt::format(" ({} were there already)", found.num_kept) : "";
+  const std::string kept =
+      found.num_kept > 0 ? fmt::format(" ({} of them by an earlier capture)", found.num_kept) : "";
   say("{}: the {} most likely tokens after each of {} tokens{}\n", found.file.string(), found.top_k,
       found.num_entries, kept);
   say("train a student: hearth train RECIPE distill.from={}\n", found.file.string());

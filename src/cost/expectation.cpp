@@ -7,7 +7,7 @@ namespace {
 
 using Kind = ir::KernelKind;
 
-/// From bench/calibration.json, as `bench/calibrate.py` fits it.
+/// The fits in bench/calibration.json, which bench/calibrate.py computes.
 constexpr auto kFits = std::to_array<ClassFit>({
     {KernelClass::matmul, "matmul", 1.39, 1.176},
     {KernelClass::attention, "attention", 1.691, 1.161},

@@ -32,8 +32,9 @@ constexpr auto kShares = std::to_array<Shares>({
     {Kind::depthwise_conv_grad_input, 0.015, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv_grad_weight, 0.025, 0.25, 0.016, 0.25},
     {Kind::attention, 0.67, 0.67, 0.12, 0.12},
-    // Smaller heads compute as many exponentials with fewer multiplications. NVIDIA: measured before scores
-    // were stored.
+    // Smaller heads compute as many exponentials with fewer multiplications. The NVIDIA rates were measured
+    // with
+    // kernels that did not store dS.
     {Kind::attention_grad, 0.57, 0.74, 0.082, 0.082},
     {Kind::attention_grad_large_heads, 0.75, 0.54, 0.063, 0.063},
     {Kind::head, 0.94, 0.94, 0.72, 0.72},
@@ -59,7 +60,8 @@ struct NamedRates {
   std::string_view op;
   OpRates rates;
 };
-/// Rates of ops on an H200, of ResNet-50's by the GPU's clock (bench/GPU-NVIDIA-H200.md).
+/// Rates of ResNet-50's ops relative to the model, measured by GPU events on an H200
+/// (bench/GPU-NVIDIA-H200.md).
 constexpr NamedRates kNvidiaRates[] = {
     {"conv2d_moments", {.conv = 0.82}},       {"conv2d_grad_input", {.conv = 1.2}},
     {"conv2d_grad_weight", {.conv = 1.34}},   {"batch_norm", {.bandwidth = 0.6}},

@@ -11,10 +11,12 @@ namespace hearth::cost {
 /// `half`: its inputs have 16 bits.
 double kernel_share(const ir::Cost& cost, bool half, Vendor vendor);
 
-/// Measured rates of an op relative to the model: of convolutions that are no matmul, and of memory traffic.
+/// Measured rates of an op divided by the modeled ones: of the arithmetic of convolutions that do not run as
+/// a matmul, and of memory traffic.
 struct OpRates {
   double conv = 1, bandwidth = 1;
 };
+/// Returns the measured rates of an op; 1 if it was not measured.
 OpRates op_rates(std::string_view op, Vendor vendor);
 
 }  // namespace hearth::cost

@@ -27,7 +27,7 @@ struct Roofline {
   double flops = 0;
   double bytes = 0;
   double seconds = 0;
-  TimeRange expected;  ///< of all rows; `seconds` may be outside (expected_seconds)
+  TimeRange expected;  ///< sum of the rows' ranges; may exclude `seconds` (expected_seconds)
 
   /// Adds the totals of another program, multiplied by `times`.
   void add(const Roofline& other, int times);

@@ -9,14 +9,15 @@ namespace hearth::cost {
 /// stages, simulation and reports all use this formula.
 double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& device);
 
-/// Range of time in seconds.
+/// Range of a time in seconds.
 struct TimeRange {
   double low = 0;
   double high = 0;
 
+  /// Adds another range, multiplied by `times`.
   void add(const TimeRange& other, double times);
 };
-/// Returns the time to expect of a node: its predicted seconds within the error of the model
+/// Returns the expected range of a node's time: its predicted seconds and the error of the model
 /// (expectation.h).
 TimeRange expected_seconds(const ir::Graph& graph, const ir::Node& node, const Device& device);
 
@@ -24,7 +25,8 @@ TimeRange expected_seconds(const ir::Graph& graph, const ir::Node& node, const D
 struct StepTime {
   double seconds = 0;
   double compute_seconds = 0;
-  /// Range to expect of `seconds`, if computing is as far from its modeled time in each part.
+  /// Expected range of `seconds`: assumes that every part of the run differs from the model by the same
+  /// factor as compute_seconds.
   TimeRange expected;
   /// Busy time of the link between device and host memory, in the direction that is busy longer.
   double link_seconds = 0;

@@ -41,7 +41,7 @@ struct DeviceReport {
   /// A sentence about each matmul implementation that is not used, because it failed or its result differed
   /// from the default implementation's.
   std::span<const std::string> rejected_matmuls;
-  /// A sentence about cached matmul implementations that were measured again.
+  /// Sentences about cached matmul implementations that were measured again.
   std::span<const std::string> replaced_matmuls;
   /// Reason why steps are not recorded as a GPU graph and replayed; empty if they are.
   std::string_view recording_fault;

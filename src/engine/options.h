@@ -27,7 +27,7 @@ struct EngineOptions {
   /// If adapter.rank > 0, only the adapter is trained; the base weights are then frozen and stored in
   /// `precision`.
   nn::Adapter adapter;
-  /// Format that the weights of linear layers are rounded to in training, from an update on
+  /// Format to which the weights of linear layers are rounded from step first_rounded_step on
   /// (nn::Builder::round_weights); none: not rounded.
   BlockFormat rounding = BlockFormat::none;
   int64_t first_rounded_step = 0;

@@ -53,7 +53,7 @@ struct StagePlan {
 struct Plan {
   EngineOptions options;
   std::vector<nn::Tensor> tensors;
-  std::vector<nn::Tensor> teacher_tensors;  ///< of a teacher that runs during training; not in checkpoints
+  std::vector<nn::Tensor> teacher_tensors;  ///< weights of a teacher in the graph; not in checkpoints
   std::vector<std::string> input_names;     ///< names of the inputs of the objective
   std::vector<std::string> tables;          ///< names of the weights that Builder::table added
   bool has_losses = true;

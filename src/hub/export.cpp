@@ -23,8 +23,8 @@ void copy_into(const fs::path& file, const fs::path& folder) {
   write_file_atomically(folder / file.filename(), read_file(file));
 }
 
-/// True for GPTQ's and AWQ's separate files, which do not belong to dequantized weights.
-bool is_quantization(const fs::path& file) {
+/// True for the quantization config of older GPTQ and AWQ models, which is not valid for dequantized weights.
+bool is_quantization_config(const fs::path& file) {
   return file.filename() == "quantize_config.json" || file.filename() == "quant_config.json";
 }
 
@@ -33,16 +33,17 @@ void copy_companions(const ModelFolder& model, const fs::path& to) {
   constexpr auto kKinds = std::to_array<std::string_view>({".json", ".model", ".txt", ".jinja"});
   for (const fs::directory_entry& entry : fs::directory_iterator(model.model)) {
     const fs::path& file = entry.path();
-    if (!entry.is_regular_file() || file.string().ends_with(".index.json") || is_quantization(file)) continue;
+    if (!entry.is_regular_file() || file.string().ends_with(".index.json") || is_quantization_config(file))
+      continue;
     if (std::ranges::find(kKinds, file.extension().string()) != kKinds.end()) copy_into(file, to);
   }
   if (model.text == model.model) return;
   for (const fs::path& file : text::tokenizer_files(model.text)) copy_into(file, to);
 }
 
-/// Sets the dtype in config.json, if there is one, under the keys of old and new versions of transformers
-/// (torch_dtype, dtype), and removes the quantization, which the written weights no longer have.
-void describe_weights(const fs::path& file, std::optional<DType> type) {
+/// Removes the quantization from config.json, because the written weights are dequantized. If `type` is set,
+/// sets the dtype under the keys of old and new versions of transformers (torch_dtype, dtype).
+void update_config(const fs::path& file, std::optional<DType> type) {
   auto config = parse_json_object<Json>(read_file(file, models::kMaxConfigBytes), file.string());
   const size_t num_removed = config.erase("quantization_config") + config.erase("compression_config");
   if (!type && num_removed == 0) return;
@@ -54,7 +55,7 @@ void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderO
                   const fs::path& folder) {
   write_weights(weights, options, folder, "model");
   copy_companions(model, folder);
-  describe_weights(folder / kModelConfig, options.type);
+  update_config(folder / kModelConfig, options.type);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ using io::GgufType;
 using models::DecoderConfig;
 
 constexpr uint32_t kQuantizationVersion = 2;
+/// Largest finite f16, in which scales are stored.
 constexpr float kMaxScale = 65504.0F;
 
 /// True if even layers (from 0) use sliding-window attention and odd ones full attention, as in Gemma 2.
@@ -82,8 +83,9 @@ void check_expressible(const DecoderConfig& config, const std::string& where) {
   if (config.family == "gemma2") check_gemma(config, where);
 }
 
-/// Returns the type of a tensor: f32 for vectors, f16 instead of blocks if the row length is not a multiple
-/// of kBlockElements, q8_0 instead of q4_0 for embeddings and the head, whose errors change the output most.
+/// Returns the type of a tensor: f32 for vectors; f16 instead of a block format if the row length is not a
+/// multiple of kBlockElements; q8_0 instead of q4_0 for embeddings and the head, which affect the output
+/// most.
 GgufType type_of(const io::GgufTensor& tensor, GgufType wanted) {
   if (tensor.shape.rank() < 2) return GgufType::f32;
   if (io::block_format(wanted) == BlockFormat::none) return wanted;

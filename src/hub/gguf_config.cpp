@@ -1,5 +1,5 @@
-// The config of a GGUF model. Floats have the shortest decimal digits that identify them, so that the config
-// is equal to that of the original model.
+// Creates the config of a GGUF model. An f32 is written with the shortest decimal digits that identify it, so
+// that the numbers equal those of the original config.json.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class ConfigBuilder {
     const auto* kind = file_.find<std::string>("general.type");
     if (kind != nullptr && *kind != "model")
       user_error(
-          "{}: the file has a GGUF {}, not a model; use the model's file, and adapters in PEFT's format",
+          "{}: the file is a GGUF {}, not a model; use the model's file, and adapters in PEFT's format",
           where_, *kind);
   }
 
@@ -85,7 +85,7 @@ class ConfigBuilder {
         where_, arch_, fmt::join(names, ", "));
   }
 
-  /// Returns the dtype of most elements; bf16 for quantized ones.
+  /// Returns the dtype of most elements; quantized elements count as bf16.
   DType main_dtype() const {
     std::map<DType, int64_t> counts;
     for (const io::TensorView& one : file_.tensors()) counts[one.dtype] += one.shape.num_elements();
@@ -122,10 +122,11 @@ class ConfigBuilder {
     if (const auto* length = find<int64_t>("attention.key_length")) {
       const auto* values = find<int64_t>("attention.value_length");
       if (values != nullptr && *values != *length)
-        user_error("{}: keys of {} and values of {} elements are not supported", where_, *length, *values);
+        user_error("{}: attention keys of {} elements with values of {} elements are not supported", where_,
+                   *length, *values);
       return *length;
     }
-    if (heads < 1) user_error("{}: expected attention heads, got {}", where_, heads);
+    if (heads < 1) user_error("{}: attention.head_count is {}; download the file again", where_, heads);
     return size("embedding_length") / heads;
   }
 
@@ -166,8 +167,8 @@ class ConfigBuilder {
     }
   }
 
-  /// Adds llama3 scaling if its factors, with the settings of Llama's models, are those of the file;
-  /// otherwise the factors themselves, as LongRoPE's.
+  /// Adds llama3 scaling if its factors with the settings of Llama's models equal those in the file;
+  /// otherwise adds the factors in the file as LongRoPE.
   void add_llama3_rope() {
     const std::vector<double> factors = table("rope_freqs.weight");
     const double largest = factors.empty() ? 1 : *std::ranges::max_element(factors);

@@ -19,11 +19,12 @@ using text::GgmlVocabulary;
 
 constexpr std::string_view kRopeTables[] = {"rope_freqs.weight", "rope_factors_long.weight",
                                             "rope_factors_short.weight"};
-/// Tokens that end an answer in llama.cpp wherever a vocabulary has them as control tokens.
+/// Tokens at which llama.cpp ends an answer if they are control tokens of the vocabulary.
 constexpr std::string_view kAnswerEnds[] = {"<|eot_id|>", "<|im_end|>",    "<|end|>",
                                             "<|eom_id|>", "<end_of_turn>", "<|endoftext|>"};
 
-/// Decoder of a tensor whose rows are interleaved for RoPE, or whose values have an offset, in the file.
+/// Decoder of a tensor whose rows are interleaved for RoPE or whose values have an offset in the file:
+/// returns the rows and values of the original model.
 class RestoredDecoder final : public io::TensorDecoder {
  public:
   RestoredDecoder(io::TensorView stored, int64_t heads, float offset)
@@ -73,7 +74,7 @@ std::string generation_config(const io::GgufFile& file, const GgmlVocabulary& vo
   return nlohmann::ordered_json({{"eos_token_id", ends}}).dump(2) + "\n";
 }
 
-/// Returns the view under transformers' name of a tensor of the file.
+/// Returns a view of a tensor of the file with transformers' name, rows and values.
 io::TensorView restored(const GgufPart& part, const io::TensorView& stored, const fs::path& path) {
   if (stored.shape != part.target.shape)
     user_error("{}: expected '{}' with shape {}, found {}; convert the model again", path.string(),
@@ -149,8 +150,9 @@ void show_gguf(io::WeightFiles& files) {
   }
   for (const io::TensorView& tensor : file.tensors()) {
     if (!used.contains(tensor.name))
-      user_error("{}: the tensor '{}' is not one of the architecture '{}'; use the original model's folder",
-                 file.path().string(), tensor.name, gguf_architecture(config));
+      user_error(
+          "{}: the tensor '{}' does not belong to the architecture '{}'; use the original model's folder",
+          file.path().string(), tensor.name, gguf_architecture(config));
   }
   files.show(std::move(shown), {});
 }

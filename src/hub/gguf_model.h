@@ -15,12 +15,12 @@ std::string gguf_config_json(const io::GgufFile& file);
 text::GgmlVocabulary gguf_vocabulary(const io::GgufFile& file);
 
 /// Writes config.json, generation_config.json, tokenizer.json, tokenizer_config.json and chat template of a
-/// GGUF file to config_folder(), unless they are there. Does nothing for paths that are not GGUF files.
+/// GGUF file to config_folder(), unless they exist. Does nothing for paths that are not GGUF files.
 /// Returns config_folder().
 fs::path unpack_gguf(const fs::path& model);
 
-/// Shows the tensors of an opened GGUF file under transformers' names, in transformers' order of rows. Throws
-/// a UserError if a tensor is missing or unknown.
+/// Replaces the tensors of an opened GGUF file by views with transformers' names and order of rows. Throws a
+/// UserError if a tensor is missing or unknown.
 void show_gguf(io::WeightFiles& files);
 
 }  // namespace hearth::hub

@@ -9,10 +9,10 @@
 
 namespace hearth::hub {
 
-/// Families (model_type in config.json) that GGUF files can contain here.
+/// Families (model_type in config.json) that can be read from GGUF files and exported to them.
 inline constexpr std::array kGgufFamilies = {"llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2"};
 
-/// Names of the embedding table and of the output head.
+/// Names of the embedding table and the LM head in GGUF files.
 inline constexpr const char *kGgufEmbeddings = "token_embd.weight", *kGgufHead = "output.weight";
 
 /// Returns llama.cpp's name of the architecture of a model family.
@@ -25,7 +25,7 @@ struct GgufPart {
   io::GgufTensor target;
   /// Number of heads whose rows are interleaved for RoPE (interleaved_row); 0: rows are not reordered.
   int64_t heads = 0;
-  float offset = 0;                ///< number that the file's values have in addition to the model's
+  float offset = 0;                ///< number that is added to the model's values in the file
   std::vector<float> values = {};  ///< values of a RoPE table; empty for other tensors
 };
 
@@ -40,7 +40,7 @@ int64_t gemma2_query_size(const models::DecoderConfig& config);
 /// llama.cpp's.
 int64_t interleaved_row(int64_t row, int64_t num_rows, int64_t num_heads);
 
-/// Returns what each RoPE frequency is divided by with llama3 scaling (tensor rope_freqs.weight).
+/// Returns the divisor of each RoPE frequency with llama3 scaling (tensor rope_freqs.weight).
 std::vector<double> llama3_factors(const models::RopeOptions& rope, int64_t head_size);
 
 }  // namespace hearth::hub

@@ -17,8 +17,8 @@ float element(const TensorView& view, int64_t index) {
   return static_cast<float>(load_element(view.dtype, view.bytes.data(), index));
 }
 
-/// Returns the code of `bits` bits at position `index` of a sequence that is packed into 32-bit words without
-/// gaps, lowest bits first. `first`: its first word; `stride`: distance of its words.
+/// Returns code `index` of a sequence of codes of `bits` bits, packed into 32-bit words without gaps, lowest
+/// bits first. `first`: index of the first word; `stride`: distance of consecutive words.
 uint32_t code_at(const TensorView& words, int bits, int64_t first, int64_t stride, int64_t index) {
   const auto word = [&](int64_t number) {
     uint32_t value;
@@ -32,7 +32,7 @@ uint32_t code_at(const TensorView& words, int bits, int64_t first, int64_t strid
   return value & ((1U << bits) - 1);
 }
 
-/// Codes of one byte.
+/// Layout of byte_decoder(): one byte per code.
 struct ByteLayout {
   QuantizedModule parts;
   std::array<float, 256> values{};
@@ -42,13 +42,14 @@ struct ByteLayout {
     return values[static_cast<uint8_t>(
         parts.codes->bytes[static_cast<size_t>(row * parts.columns + column)])];
   }
-  int64_t place(int64_t row, int64_t group) const { return row / block_rows * num_groups + group; }
-  float scale(int64_t row, int64_t group) const { return element(*parts.scales, place(row, group)); }
+  int64_t scale_index(int64_t row, int64_t group) const { return row / block_rows * num_groups + group; }
+  float scale(int64_t row, int64_t group) const { return element(*parts.scales, scale_index(row, group)); }
   float zero(int64_t row, int64_t group) const {
-    return !parts.zeros ? 0 : element(*parts.zeros, place(row, group));
+    return !parts.zeros ? 0 : element(*parts.zeros, scale_index(row, group));
   }
 };
 
+/// Layout of packed_decoder().
 struct PackedLayout {
   QuantizedModule parts;
   int64_t num_groups = 1;
@@ -68,6 +69,7 @@ struct PackedLayout {
   }
 };
 
+/// Layout of gptq_decoder().
 struct GptqLayout {
   QuantizedModule parts;
   int added_zero = 1;
@@ -83,6 +85,7 @@ struct GptqLayout {
   }
 };
 
+/// Layout of awq_decoder().
 struct AwqLayout {
   /// Position in a word of each of 8 adjacent rows.
   static constexpr std::array<int64_t, 8> kPositions = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -140,8 +143,8 @@ class GroupedDecoder final : public io::TensorDecoder {
 
 [[noreturn]] void refuse(const QuantizedModule& module, std::string_view part,
                          const std::optional<TensorView>& found, const std::string& wanted) {
-  user_error("{}: expected its {} with shape {}, found {}; download the model again", module.where, part,
-             wanted, !found ? "none" : to_string(found->shape));
+  user_error("{}: expected its {} to be {}, found {}; download the model again", module.where, part, wanted,
+             !found ? "none" : to_string(found->shape));
 }
 
 void expect_shape(const QuantizedModule& module, std::string_view part,
@@ -152,16 +155,16 @@ void expect_shape(const QuantizedModule& module, std::string_view part,
 
 void expect_scales(const QuantizedModule& module) {
   if (!module.scales || !is_floating(module.scales->dtype) || module.scales->shape.num_elements() < 1)
-    refuse(module, "scales", module.scales, "of floating-point numbers");
+    refuse(module, "scales", module.scales, "floating-point numbers");
 }
 
-/// Throws a UserError unless codes have 1 to 8 bits and those of `length` elements fill whole words.
+/// Throws a UserError unless codes have 1 to 8 bits and `length` codes fill complete 32-bit words.
 void expect_bits(const QuantizedModule& module, int64_t length) {
   if (module.bits < 1 || module.bits > 8 || length * module.bits % 32 != 0)
     user_error("{}: {} elements of {} bits are not supported", module.where, length, module.bits);
 }
 
-/// Returns the number of groups if it divides the columns.
+/// Returns `count`. Throws a UserError if it is not a valid number of groups of the columns.
 int64_t check_groups(const QuantizedModule& module, int64_t count) {
   if (count < 1 || (!module.groups && module.columns % count != 0))
     user_error("{}: {} groups do not divide {} columns; download the model again", module.where, count,
@@ -219,7 +222,7 @@ std::shared_ptr<const io::TensorDecoder> byte_decoder(const QuantizedModule& mod
   } else if (scales.num_elements() == 1 && scales.rank() < 3) {
     layout.block_rows = module.rows;
   } else if (scales.rank() > 2 || num_rows != module.rows || block * layout.num_groups != module.columns) {
-    refuse(module, "scales", module.scales, "of the tensor, its rows, or the blocks of the config");
+    refuse(module, "scales", module.scales, "one per tensor, row, group of columns, or block of the config");
   }
   if (module.zeros && module.zeros->shape != scales)
     refuse(module, "zero points", module.zeros, to_string(scales));

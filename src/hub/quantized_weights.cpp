@@ -1,6 +1,6 @@
-// Quantized checkpoints. The files have several tensors per linear layer; their names and shapes tell the
-// layout, and the config tells the rest. Tensors that belong to the quantization of activations and of the
-// key-value cache in an inference engine are dropped.
+// Quantized checkpoints have several tensors per linear layer. Their names and shapes determine the layout;
+// the config contains the other settings. Tensors for the quantization of activations and of the key-value
+// cache in an inference engine are ignored.
 #include "hub/quantized_weights.h"
 
 #include <fmt/ranges.h>
@@ -27,9 +27,9 @@ using io::TensorView;
 using Json = nlohmann::ordered_json;
 using ops::Quantization;
 
-/// Max size in bytes of the description of a 4-bit matrix.
+/// Max size in bytes of the JSON that describes a 4-bit matrix (quant_state).
 constexpr int64_t kMaxStateBytes = 1 << 16;
-/// Endings of tensors of an inference engine's activations and key-value cache.
+/// Suffixes of the names of tensors that are ignored: scales of activations and of the key-value cache.
 constexpr std::string_view kUnused[] = {".input_scale",      ".input_zero_point", ".input_global_scale",
                                         ".activation_scale", ".output_scale",     ".k_scale",
                                         ".v_scale",          ".q_scale",          ".weight_format"};
@@ -41,7 +41,7 @@ class FourBitDecoder final : public StoredQuantization {
     std::array<float, 16> values{};
     int64_t block = 64;
     TensorView absmax;                 ///< of dtype u8 if it is quantized itself
-    std::vector<float> nested_values;  ///< of 256 codes; empty: absmax is not quantized
+    std::vector<float> nested_values;  ///< values of the 256 codes of absmax; empty: absmax is f32
     std::vector<float> nested_absmax;
     int64_t nested_block = ops::kBlockAbsmax;
     float offset = 0;
@@ -106,7 +106,7 @@ class RowInt8Decoder final : public StoredQuantization {
   TensorView scales_;
 };
 
-/// Reads the tensors of one checkpoint.
+/// Reader of one checkpoint.
 class Checkpoint {
  public:
   Checkpoint(const io::WeightFiles& files, const Json& config, std::string method)
@@ -116,7 +116,7 @@ class Checkpoint {
     for (const TensorView& tensor : files_.tensors()) add(tensor);
     if (used_.empty() && text("format", "") != "dense")
       user_error(
-          "{}: the config has a quantization_config of {}, but no tensor is quantized; download both again",
+          "{}: the config describes weights quantized by {}, but no tensor is quantized; download both again",
           where_, method_);
     std::erase_if(shown_, [&](const TensorView& view) {
       return used_.contains(view.name) || std::ranges::any_of(kUnused, [&](std::string_view ending) {
@@ -178,7 +178,8 @@ class Checkpoint {
     const auto bits = static_cast<int>(number(is_awq ? "w_bit" : "bits", number("bits", 4)));
     const auto scales = need(name + ".scales");
     if (codes.shape.rank() != 2 || scales.shape.rank() != 2 || bits < 1 || bits > 32)
-      user_error("{}: '{}' is not a matrix of {}-bit codes", where_, codes.name, bits);
+      user_error("{}: '{}' is not a matrix of {}-bit codes; download the model again", where_, codes.name,
+                 bits);
     const int64_t rows = scales.shape[1];
     const int64_t columns = is_awq ? codes.shape[0] : codes.shape[0] * 32 / bits;
     QuantizedModule module = module_of(codes, name, rows, columns);
@@ -221,7 +222,7 @@ class Checkpoint {
   void add_packed(const TensorView& codes, const std::string& name) {
     const TensorView lengths = need(name + ".weight_shape");
     if (lengths.shape.num_elements() != 2 || is_floating(lengths.dtype) || codes.shape.rank() != 2)
-      user_error("{}: '{}' is not a packed matrix", where_, codes.name);
+      user_error("{}: '{}' is not a packed matrix; download the model again", where_, codes.name);
     const auto length = [&](int64_t axis) {
       return static_cast<int64_t>(load_element(lengths.dtype, lengths.bytes.data(), axis));
     };
@@ -247,7 +248,7 @@ class Checkpoint {
       user_error("{}: '{}' has the dtype {}, which is not supported in a {} checkpoint", where_, codes.name,
                  dtype_name(codes.dtype), method_);
     module.scales = take(name + ".weight_scale");
-    // "inv" is part of the name for historical reasons: the values are multiplied by it, too.
+    // Despite the "inv" in its name, codes are multiplied by this scale.
     if (!module.scales) module.scales = need(name + ".weight_scale_inv");
     module.zeros = take(name + ".weight_zero_point");
     module.groups = take(name + ".weight_g_idx");
@@ -272,7 +273,9 @@ class Checkpoint {
                                 std::min<size_t>(state.bytes.size(), kMaxStateBytes));
     const std::string where = fmt::format("{}: '{}'", where_, state.name);
     const Json read = parse_json_object<Json>(json, where);
-    const auto fail = [&] { user_error("{}: this is not bitsandbytes' state of a matrix", where); };
+    const auto fail = [&] {
+      user_error("{}: this is not the quant_state of a matrix; download the model again", where);
+    };
     const auto integer = [&](const Json& from, int64_t max) {
       if (!from.is_number_integer() || from.get<int64_t>() < 1 || from.get<int64_t>() > max) fail();
       return from.get<int64_t>();
@@ -297,7 +300,8 @@ class Checkpoint {
     }
     if (parts.absmax.shape.num_elements() != num_blocks ||
         std::ssize(codes.bytes) != (shape.num_elements() + 1) / 2)
-      user_error("{}: '{}' or its absmax does not have the size of {}", where_, codes.name, to_string(shape));
+      user_error("{}: '{}' or its absmax does not have the size of {}; download the model again", where_,
+                 codes.name, to_string(shape));
     const bool is_half = read.value("dtype", Json()) == "float16";
     show(codes, name, shape, is_half ? DType::f16 : DType::bf16,
          std::make_shared<FourBitDecoder>(std::move(parts)));
@@ -348,7 +352,8 @@ void check_variant(const Json& config, const std::string& method, const std::str
     refuse("transform_config", "a rotation", "none");
 }
 
-/// Reads the quantization settings of a model folder; null if the model is not quantized.
+/// Returns the quantization settings of a model folder, and sets `method` to their quant_method; null if the
+/// model is not quantized.
 Json read_settings(const fs::path& folder, std::string& method) {
   const auto read = [&](const fs::path& file) {
     return parse_json_object<Json>(read_file(file, models::kMaxConfigBytes), file.string());

@@ -309,8 +309,8 @@ void initialize_frozen(engine::Engine& engine) {
 
 namespace {
 
-/// Loads tensors from a file or folder that has no others. Their names there lack the first `num_dropped`
-/// characters.
+/// Loads tensors from a file or folder, which must not contain others. Names in the file are those of the
+/// tensors without their first `num_dropped` characters.
 void load_all(engine::Engine& engine, std::span<const nn::Tensor> tensors, size_t num_dropped,
               const fs::path& path) {
   const io::WeightFiles files = open_weights(path);

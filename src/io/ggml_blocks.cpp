@@ -1,6 +1,6 @@
-// Block formats of ggml-quants.c. A block of 32 elements has one scale; a super-block of 256 elements (K) has
-// scales of its parts, which are quantized themselves. Products and sums are separate statements, so that no
-// compiler contracts them to a fused multiply-add, which gguf-py does not use.
+// Block formats of ggml-quants.c. A block of 32 elements has one scale. A super-block of 256 elements
+// (K-quants) has quantized scales of its parts. Products and sums are separate statements, because
+// -ffp-contract=on fuses only within a statement, and gguf-py uses no fused multiply-add.
 #include "io/ggml_blocks.h"
 
 #include <algorithm>
@@ -53,8 +53,8 @@ float half_at(const std::byte* block) {
 
 float plus(float product, float offset) { return product + offset; }
 
-/// Elements of a block of 32 are in two halves: the lower 4 bits of byte i belong to element i, the upper
-/// ones to element i + 16. Bit i of `high`, if there is one, is the fifth bit of element i.
+/// Returns the level of element i of a block of 32. The lower 4 bits of byte i belong to element i, the upper
+/// ones to element i + 16. Bit i of `high`, if not null, is the fifth bit of element i.
 int level_of_32(const std::byte* nibbles, const std::byte* high, int64_t i) {
   const int level = byte_at(nibbles, i % 16) >> (i < 16 ? 0 : 4) & 15;
   return high == nullptr ? level : level | (byte_at(high, i / 8) >> (i % 8) & 1) << 4;

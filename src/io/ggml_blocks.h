@@ -39,8 +39,8 @@ const GgufFormat* find_gguf_format(uint32_t number);
 /// Returns llama.cpp's name of a type that is not supported ("IQ4_XS"); empty for an unknown number.
 std::string_view unsupported_gguf_type(uint32_t number);
 
-/// Dequantizes adjacent blocks of a quantized type with the same bits as gguf-py. `values` has the elements
-/// of all blocks, which need no alignment.
+/// Dequantizes adjacent blocks of a quantized type to `values`, with the same bits as gguf-py. Blocks need no
+/// alignment.
 void dequantize_gguf(GgufType type, const std::byte* blocks, std::span<float> values);
 
 }  // namespace hearth::io

@@ -94,7 +94,7 @@ Header header_of(const GgufMetadata& metadata, const std::vector<GgufTensor>& te
   return header;
 }
 
-/// Bytes of the codes of a block.
+/// Returns the size in bytes of the codes of a block.
 int64_t code_bytes(BlockFormat format) {
   return format == BlockFormat::q4_0 ? kBlockElements / 2 : kBlockElements;
 }

@@ -15,7 +15,7 @@
 
 namespace hearth::io {
 
-/// Returns the format in which blocks of a type are written; none for other types.
+/// Returns the block format of a type that can be written; none for all other types.
 BlockFormat block_format(GgufType type);
 
 /// Returns the bytes of a row of `columns` elements, a multiple of the elements per block of the type.

@@ -1,5 +1,5 @@
-// Reading of GGUF. All counts and sizes are compared with the bytes that are left before memory is reserved
-// for them: an element of metadata needs at least one byte in the file, a string eight.
+// Reader of GGUF files. Counts and sizes are compared with the remaining bytes of the file before memory is
+// allocated: an element of an array needs at least one byte in the file, a string eight.
 #include "io/gguf_file.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using Value = GgufContents::Value;
 
 constexpr std::string_view kMagic = kGgufMagic;
 constexpr std::string_view kIncomplete = "; the file is incomplete or damaged, download or copy it again";
-constexpr int64_t kUsualAlignment = 32, kMaxAlignment = 1 << 20;
+constexpr int64_t kDefaultAlignment = 32, kMaxAlignment = 1 << 20;
 constexpr uint32_t kMaxAxes = 4;
 constexpr size_t kMaxShownBytes = 80;
 
@@ -40,7 +40,7 @@ enum ValueType : uint32_t {
   kNumValueTypes
 };
 
-/// Decoder of a quantized tensor, whose rows are whole blocks.
+/// Decoder of a quantized tensor, whose rows consist of complete blocks.
 class BlockDecoder final : public TensorDecoder {
  public:
   explicit BlockDecoder(const GgufFormat& format) : format_(format) {}
@@ -77,7 +77,7 @@ class Parser {
     check_complete_model();
     std::vector<Entry> entries;
     for (uint64_t i = 0; i < num_tensors; ++i) entries.push_back(read_entry());
-    place(entries);
+    set_tensor_bytes(entries);
     return std::move(contents_);
   }
 
@@ -223,8 +223,7 @@ class Parser {
       const std::string_view name = unsupported_gguf_type(type);
       user_error(
           "{}: tensor '{}' has the type {}, which is not supported; use a file with F32, F16, BF16, Q8_0, "
-          "Q4_0, "
-          "Q4_1, Q5_0, Q5_1 or Q2_K to Q6_K",
+          "Q4_0, Q4_1, Q5_0, Q5_1 or Q2_K to Q6_K",
           where_, shown, name.empty() ? std::to_string(type) : std::string(name));
     }
     const Shape& shape = entry.view.shape;
@@ -243,21 +242,22 @@ class Parser {
 
   uint64_t alignment() const {
     const int64_t* found = find_integer("general.alignment");
-    const int64_t value = found == nullptr ? kUsualAlignment : *found;
+    const int64_t value = found == nullptr ? kDefaultAlignment : *found;
     if (value < 1 || value > kMaxAlignment || !std::has_single_bit(static_cast<uint64_t>(value)))
       fail(fmt::format("general.alignment is {}", value));
     return static_cast<uint64_t>(value);
   }
 
   /// Sets the bytes of all tensors. The data begins at the next multiple of the alignment.
-  void place(std::vector<Entry>& entries) {
+  void set_tensor_bytes(std::vector<Entry>& entries) {
     const uint64_t align = alignment(), header = bytes_.size() - rest_.size();
     const uint64_t start = std::min<uint64_t>((header + align - 1) / align * align, bytes_.size());
     const auto data = bytes_.subspan(start);
     for (Entry& entry : entries) {
       const auto num_bytes = static_cast<uint64_t>(entry.num_bytes);
       if (entry.offset % align != 0 || entry.offset > data.size() || num_bytes > data.size() - entry.offset)
-        fail(fmt::format("tensor '{}' lies outside the file", entry.view.name.substr(0, kMaxShownBytes)));
+        fail(fmt::format("tensor '{}' is not aligned or outside the file",
+                         entry.view.name.substr(0, kMaxShownBytes)));
       entry.view.bytes = data.subspan(entry.offset, num_bytes);
       contents_.tensors.push_back(std::move(entry.view));
     }

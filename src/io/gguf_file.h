@@ -17,7 +17,7 @@ struct GgufContents {
   using Value = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
                              std::vector<std::string>>;
   std::map<std::string, Value, std::less<>> metadata;
-  /// Tensors under llama.cpp's names, with the rows first. Quantized ones have the dtype bf16 and a decoder.
+  /// Tensors with llama.cpp's names and row-major shapes. Quantized ones have the dtype bf16 and a decoder.
   std::vector<TensorView> tensors;
 };
 
@@ -26,7 +26,7 @@ struct GgufContents {
 /// split model, or has a tensor type that is not supported. Views point into `bytes`.
 GgufContents parse_gguf(std::span<const std::byte> bytes, std::string_view where);
 
-/// True if the bytes begin as a GGUF file.
+/// True if the bytes start with kGgufMagic.
 bool is_gguf(std::span<const std::byte> bytes);
 
 /// A memory-mapped GGUF file.

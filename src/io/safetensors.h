@@ -36,7 +36,8 @@ struct TensorView {
   std::span<const std::byte> bytes;
   /// Factor by which the elements of an fp8 tensor are multiplied; nullopt if the file has none.
   std::optional<float> scale = {};
-  /// Decoder of `bytes`; null if these are elements of `dtype`. `dtype` is then that of an exported tensor.
+  /// Decoder of `bytes`; null if these are elements of `dtype`. With a decoder, `dtype` is the dtype in which
+  /// the tensor is exported.
   std::shared_ptr<const TensorDecoder> decoder = nullptr;
 };
 

@@ -153,9 +153,9 @@ class Builder {
   /// Freezes modules: their weights are not trained, and their batch norms use the running statistics. Call
   /// it before the first layer.
   void freeze(std::vector<std::string> modules) { frozen_modules_ = std::move(modules); }
-  /// Rounds the weights of linear layers to values of a block format (ops::fake_quantize), when training from
-  /// step `first_step` on and always when evaluating. Leaves a layer unchanged if it is frozen or its inputs
-  /// are not a multiple of kBlockElements. Call it before the first layer.
+  /// Rounds the weights of linear layers to values of a block format (ops::fake_quantize): in training from
+  /// step `first_step` on, in evaluation always. Does not round frozen layers and layers whose number of
+  /// input features is not a multiple of kBlockElements. Call it before the first layer.
   void round_weights(BlockFormat format, int64_t first_step) {
     rounding_ = format;
     first_rounded_step_ = first_step;
@@ -235,8 +235,8 @@ class Builder {
     size_t length_;
   };
 
-  /// During its lifetime, layers are those of a teacher: frozen, as in evaluations, without an adapter. Their
-  /// tensors are in teacher_tensors(), and their names start with kTeacherPrefix.
+  /// While this object exists, the builder adds layers of a teacher: frozen, in Mode::eval and without an
+  /// adapter. Their tensors are in teacher_tensors(), and their names start with kTeacherPrefix.
   class TeacherScope {
    public:
     explicit TeacherScope(Builder& builder);
@@ -275,7 +275,7 @@ class Builder {
                     int64_t out_patch);
   /// Returns the input `counter` of the graph: the step and the index of the micro-batch.
   ir::ValueId counter();
-  /// Returns a weight rounded as round_weights() asks.
+  /// Returns the weight rounded to the format of round_weights(), or the weight itself if it is not rounded.
   ir::ValueId rounded(std::string_view name, ir::ValueId weight);
   /// Adds the weight of a convolution. Its shape in files is [shape[3], shape[2], kernel, kernel].
   ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool space_to_depth = false);

@@ -35,8 +35,8 @@ double draw(const ir::SampleInput& input, PhiloxSequence& random) {
   }
 }
 
-/// Fills rows of `width` distinct integers below `bound`, ascending: takes each integer with the probability
-/// that the elements left need.
+/// Fills rows with `width` distinct ascending integers below `bound` by selection sampling: takes each
+/// integer with probability (elements left) / (integers left).
 void draw_ascending(std::vector<double>& values, int64_t width, int64_t bound, PhiloxSequence& random) {
   for (size_t begin = 0, row = static_cast<size_t>(width); begin < values.size(); begin += row) {
     for (int64_t next = 0, taken = 0; taken < width; ++next) {

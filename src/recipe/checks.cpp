@@ -102,7 +102,7 @@ void check_pairs(const Recipe& recipe, const KeyLocations& locations) {
          name_of(data.overlong));
 }
 
-/// Throws a UserError if keys of distillation have no effect or contradict each other.
+/// Throws a UserError if a distill key has no effect with the other keys.
 void check_distill(const Recipe& recipe, const KeyLocations& locations) {
   const Distill& distill = recipe.distill;
   const Distill unset;

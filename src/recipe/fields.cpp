@@ -368,22 +368,21 @@ void add_dpo_fields(std::vector<Field>& fields) {
 void add_distill_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "distill", &Recipe::distill);
   key("from",
-      "Knowledge distillation: the teacher, as a file of hearth distill capture or as a folder of a model "
-      "that "
-      "runs during training; empty: none",
+      "Knowledge distillation: file of hearth distill capture, or folder of a teacher model that runs during "
+      "training; empty: none",
       &Distill::from);
   key("weight", "Loss: (1 - weight) x cross-entropy + weight x temperature^2 x divergence from the teacher",
       &Distill::weight, Fraction());
-  key("temperature", "Both distributions are raised to the power 1 / temperature", &Distill::temperature,
-      RealRange{0.01, 1000});
+  key("temperature", "Probabilities of teacher and student are raised to the power 1 / temperature",
+      &Distill::temperature, RealRange{0.01, 1000});
   key("loss",
       "Divergence of the student P from the teacher Q. forward: KL(Q, P); reverse: KL(P, Q); jsd: "
       "beta KL(Q, M) + (1 - beta) KL(P, M), M = (1 - beta) P + beta Q",
       &Distill::loss);
   key("beta", "jsd: weight of the teacher in the mixture", &Distill::beta, RealRange{0.001, 1});
   key("top_k",
-      "Language model in a folder: number of the teacher's most likely tokens that are compared; all others "
-      "count as one token",
+      "Teacher in a folder: number of its most likely tokens that are compared; all others count as one "
+      "token",
       &Distill::top_k, IntegerRange{1, 1 << 16});
 }
 

@@ -281,15 +281,15 @@ struct Dpo {
   double label_smoothing = 0;  ///< assumed fraction of pairs with swapped labels
 };
 
-/// Knowledge distillation (Hinton et al. 2015, arXiv 1503.02531): a teacher's distribution of the next token,
-/// or of the classes of an image, is a second target.
+/// Knowledge distillation (Hinton et al. 2015, arXiv 1503.02531): a teacher's distribution of the next token
+/// is a second target of a language model.
 struct Distill {
   std::string from;     ///< file of hearth distill capture, or folder of the teacher; empty: no distillation
   double weight = 0.5;  ///< loss: (1 - weight) cross-entropy + weight temperature^2 divergence
   double temperature = 1;
   Divergence loss = Divergence::forward;
   double beta = 0.5;   ///< weight of the teacher in the mixture of Divergence::jsd
-  int64_t top_k = 64;  ///< tokens of a teacher in a folder that are compared; the others count as one
+  int64_t top_k = 64;  ///< number of tokens that a teacher in a folder lists; the others count as one
 };
 
 /// Training of a denoiser: noise, and the images that evaluations generate.
@@ -337,7 +337,7 @@ struct Schedule {
 
 /// Quantization-aware training.
 struct Quantize {
-  BlockFormat qat = BlockFormat::none;  ///< format that weights of linear layers are rounded to
+  BlockFormat qat = BlockFormat::none;  ///< format to which weights of linear layers are rounded
   int64_t after_steps = 0;              ///< number of updates before rounding begins
 };
 

@@ -33,7 +33,7 @@ text::TeacherHeader header_of(const tasks::TextTask& task, const hub::ModelFolde
   return text::sealed(header);
 }
 
-/// Adds the entries that the file lacks, batch by batch. Batches are those of a capture from the start,
+/// Adds the missing entries to the file, batch by batch. Uses the same batches as a capture from the start,
 /// because the last bits of a result may depend on the number of rows.
 void add_entries(engine::Engine& engine, const tasks::TextRows& rows, const std::vector<int64_t>& lengths,
                  int64_t batch, text::TeacherWriter& writer) {

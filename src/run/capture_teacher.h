@@ -10,13 +10,13 @@ namespace hearth::run {
 struct CapturedTeacher {
   fs::path file;
   int64_t num_entries = 0;  ///< number of tokens with an entry
-  int64_t num_kept = 0;     ///< number of entries that an interrupted capture had written
+  int64_t num_kept = 0;     ///< number of entries that the file had before this capture
   int64_t top_k = 0;
 };
 
-/// Writes the `top_k` most likely successors of each trained token of the recipe's training data under a
-/// teacher to a teacher file (text/teacher_file.h). Continues an interrupted capture. `out`: file; empty: a
-/// file next to the token cache. The result has the same bytes however often the capture was interrupted.
+/// Evaluates a teacher on the recipe's training data and writes its `top_k` most likely next tokens for each
+/// trained token to a teacher file (text/teacher_file.h). Continues an interrupted capture; the result has
+/// the same bytes as without interruption. `out`: file; empty: a file in the folder of the token cache.
 CapturedTeacher capture_teacher(recipe::Recipe recipe, const hub::ModelFolder& teacher, int64_t top_k,
                                 fs::path out, const PrintNote& print_note);
 

@@ -14,7 +14,7 @@ namespace hearth::run {
 /// samples.
 std::vector<InputState> inputs_of(const recipe::Recipe& recipe);
 
-/// Returns a fingerprint of a model's weights, a file or a folder.
+/// Returns a digest of the weights in a file or model folder.
 uint64_t weights_digest(const fs::path& model);
 
 /// Returns a phrase for each key whose files differ. Keys that only one side has are ignored.

@@ -116,7 +116,7 @@ void adopt_normalization_of_weights(recipe::Recipe& recipe, bool adopts, std::ve
                            known->file.string(), describe(theirs)));
 }
 
-/// Throws a UserError if the recipe has a teacher that its task cannot use.
+/// Throws a UserError if the recipe has a teacher, but its task does not support distillation.
 void check_teacher(const recipe::Recipe& recipe) {
   if (recipe.distill.from.empty() || tasks::task_of(recipe).distills) return;
   user_error(

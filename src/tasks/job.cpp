@@ -28,8 +28,8 @@ void read_denoiser(Job& job) {
   job.adapter = hub::denoiser_adapter(job.recipe.adapter);
 }
 
-/// Reads the configuration of a teacher in a folder. UserError if it has another tokenizer than the recipe's
-/// model.
+/// Reads the configuration of a teacher in a folder. Throws a UserError if it has another tokenizer than the
+/// recipe's model.
 void read_teacher_model(Job& job, const fs::path& from) {
   job.teacher = models::read_decoder_config(from / kModelConfig);
   job.teacher_vocab_size = std::min(job.teacher->vocab_size, job.decoder->vocab_size);

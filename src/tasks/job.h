@@ -26,8 +26,8 @@ struct Job {
   std::optional<hub::AdapterConfig>
       first_adapter;    ///< config of adapter.path, where training of a language model starts
   nn::Adapter adapter;  ///< adapter to train; rank 0: none
-  /// Of distill.from, if it is the folder of a language model: its configuration, and the number of tokens of
-  /// the tokenizer that it shares with the recipe's model.
+  /// Configuration of the teacher, and number of tokens of the tokenizer that it shares with the recipe's
+  /// model, if distill.from is the folder of a language model.
   std::optional<models::DecoderConfig> teacher;
   int64_t teacher_vocab_size = 0;
   /// Header of distill.from, if it is a teacher file.

@@ -71,7 +71,7 @@ struct TaskDef {
   ExportMetadata (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
   /// Opens a predictor with the weights of a run. Null: the model makes no predictions for images.
   std::unique_ptr<Predictor> (*predictor)(const recipe::Recipe&, const PredictionPaths&) = nullptr;
-  bool distills = false;  ///< true: the recipe's distill keys apply
+  bool distills = false;  ///< true if the task supports the recipe's distill keys
   ModelFormat model_format = ModelFormat::built_in;
   bool evaluates_any_model =
       false;  ///< true: hearth eval needs only a model in this format, not a run of this task

@@ -1,5 +1,5 @@
-// Conversion of the tokenizer tables of a GGUF file to tokenizer.json. Every token is in the vocabulary with
-// its id, also those that are added tokens, so that ids do not depend on the order of added tokens.
+// Converts the tokenizer tables of a GGUF file to tokenizer.json. Added tokens are in the vocabulary as well,
+// so that their ids do not depend on their order.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace hearth::text {
 namespace {
 
-/// Objects with sorted keys, to which adding a token takes logarithmic time.
+/// JSON whose objects have sorted keys: adding a token to the vocabulary takes logarithmic time.
 using SortedJson = nlohmann::json;
 using Kind = GgmlVocabulary::Kind;
 

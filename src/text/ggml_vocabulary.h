@@ -22,7 +22,8 @@ struct GgmlVocabulary {
   std::vector<std::string> merges;  ///< model "gpt2" only, each "left right"
   bool add_space_prefix = false;    ///< true if a space is put before each text
 
-  // Filled by readers of GGUF files only: the exporter takes them from the tokenizer.
+  // Set only for vocabularies that are read from GGUF files; the exporter gets these values from the
+  // tokenizer.
   std::optional<int32_t> bos, eos, unk, pad;
   std::optional<bool> add_bos, add_eos;  ///< nullopt: llama.cpp's default for the tokenizer
   /// True if added tokens other than BOS, UNK and <|endoftext|> also consume the white space after them.

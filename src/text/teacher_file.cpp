@@ -42,7 +42,7 @@ TeacherHeader header_of(std::span<const std::byte> bytes, const fs::path& path) 
   const uint64_t magic = header.magic;
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
   if (bytes.size() < sizeof(header) || header.magic != magic)
-    user_error("{} is no teacher file; create one with hearth distill capture", path.string());
+    user_error("{} is not a teacher file; create one with hearth distill capture", path.string());
   const uint64_t max_entries = uint64_t{1} << 40;
   if (header.digest != digest_of(header) || header.top_k < 1 || header.top_k > kMaxTopK ||
       header.top_k > header.vocab_size || header.num_entries > max_entries)
@@ -117,8 +117,9 @@ TeacherFile::TeacherFile(const fs::path& path) : file_(path), header_(header_of(
     const int64_t count = entries_of_block(header_, block);
     if (std::ssize(file_.bytes()) < block_start(header_, block) + block_bytes(header_, count)) {
       user_error(
-          "{} has {} of {} tokens, because its capture was interrupted or the file was cut; run hearth "
-          "distill capture again, which continues it",
+          "{} has entries for {} of {} tokens, because its capture was interrupted; run hearth distill "
+          "capture "
+          "again, which continues it",
           path.string(), block * kBlockEntries, header_.num_entries);
     }
     const auto body = block_of(file_.bytes(), header_, block);

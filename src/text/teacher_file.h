@@ -8,10 +8,10 @@
 
 namespace hearth::text {
 
-/// Header of a teacher file: what it was captured from.
+/// Header of a teacher file, with digests of the teacher, the tokenizer and the data.
 struct TeacherHeader {
   uint64_t magic = 0x3130'444B'5448'5248;  ///< "HRHTKD01"
-  uint32_t top_k = 0;                      ///< listed tokens of an entry
+  uint32_t top_k = 0;                      ///< number of tokens per entry
   uint32_t vocab_size = 0;                 ///< number of tokens of the tokenizer
   uint64_t num_entries = 0;                ///< number of trained tokens of all rows
   uint64_t context = 0;                    ///< max tokens of a row
@@ -23,14 +23,14 @@ struct TeacherHeader {
 };
 /// Returns the header with its digest set.
 TeacherHeader sealed(TeacherHeader header);
-/// Reads and verifies a header; UserError if the file is no teacher file.
+/// Reads and verifies a header. Throws a UserError if the file is not a teacher file.
 TeacherHeader read_teacher_header(const fs::path& path);
 
 /// A teacher's most likely tokens for each trained token of a data set: a header, then blocks of entries,
 /// each with a checksum. An entry has top_k token ids (u32, ascending) and their log-probabilities (f16).
 class TeacherFile {
  public:
-  /// Opens and verifies a file, reading all of it once. UserError if it is incomplete or damaged.
+  /// Opens and verifies a file, reading all of it once. Throws a UserError if it is incomplete or damaged.
   explicit TeacherFile(const fs::path& path);
   const TeacherHeader& header() const { return header_; }
   /// Writes the ids and log-probabilities of an entry.
@@ -45,10 +45,10 @@ class TeacherFile {
 /// block.
 class TeacherWriter {
  public:
-  /// Creates the file and its folder if needed. UserError if the file has another header.
+  /// Creates the file and its folder if needed. Throws a UserError if the file has another header.
   TeacherWriter(fs::path path, const TeacherHeader& header);
   const TeacherHeader& header() const { return header_; }
-  /// Returns the number of entries that were added or that the file had.
+  /// Returns the number of entries, including those of an earlier, incomplete capture.
   int64_t num_entries() const { return num_entries_; }
   /// Adds an entry; ids are ascending. The last entry completes the file.
   void add(std::span<const int32_t> ids, std::span<const float> logps);

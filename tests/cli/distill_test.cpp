@@ -36,9 +36,9 @@ TEST_F(Distill, CaptureGivesTheSameBytesHoweverOftenItIsInterrupted) {
   EXPECT_THAT(capture("--top-k 5"), HasSubstr("t.kd: the 5 most likely tokens after each of"));
   const std::string whole = get("t.kd");
   cut("t.kd", 40);
-  EXPECT_THAT(capture("--top-k 5"), HasSubstr("were there already"));
+  EXPECT_THAT(capture("--top-k 5"), HasSubstr("by an earlier capture"));
   EXPECT_EQ(get("t.kd"), whole);
-  EXPECT_THAT(capture("--top-k 5 threads=2"), HasSubstr("were there already"));
+  EXPECT_THAT(capture("--top-k 5 threads=2"), HasSubstr("by an earlier capture"));
   fs::remove(at("t.kd"));
   capture("--top-k 5 threads=2");
   EXPECT_EQ(get("t.kd"), whole);
@@ -74,7 +74,7 @@ TEST_F(Distill, ATeacherThatRunsDuringTrainingGivesWhatItsFileGives) {
   const std::string online =
       "hearth train student.yaml distill.from=teacher distill.top_k=8 distill.loss=reverse ";
   works(online + "--out online");
-  // The file has f16.
+  // The file stores log-probabilities in f16.
   EXPECT_NEAR(last_eval_loss("online"), last_eval_loss("by_file"), 1e-3);
   works(online + "--out parts train.steps=3");
   works("hearth train --resume --out parts train.steps=6");
@@ -104,7 +104,7 @@ TEST_F(Distill, OtherRowsAndDamagedFilesAreRefused) {
   cut("t.kd", 1);
   refused(student("run"), {"t.kd has", "run hearth distill capture again"});
   put("t.kd", "no file of a teacher");
-  refused(student("run"), {"t.kd is no teacher file"});
+  refused(student("run"), {"t.kd is not a teacher file"});
   refused("hearth train student.yaml distill.from=none.kd --out run",
           {"there is no teacher file 'none.kd'", "hearth distill capture"});
   EXPECT_FALSE(has("run"));
@@ -114,7 +114,7 @@ TEST_F(Distill, AnotherTokenizerIsRefused) {
   capture("--top-k 8");
   std::string tokenizer = get("model/tokenizer.json");
   put("other/config.json", get("model/config.json"));
-  // Two tokens that the text does not have change places.
+  // Swaps the ids of two tokens that do not occur in the text.
   tokenizer.replace(tokenizer.find("\"Q\": 49"), 7, "\"Q\": 58");
   tokenizer.replace(tokenizer.find("\"Z\": 58"), 7, "\"Z\": 49");
   put("other/tokenizer.json", tokenizer);

@@ -1,5 +1,5 @@
-// The model of a GPU is within 15% of each measured op that takes more than 3% of a step (bench/GPU-*.json),
-// or the cause of the difference is stated here.
+// Tests that the model of a GPU is within 15% of each measured op that takes more than 3% of a step
+// (bench/GPU-*.json), except for the ops in kExplained, which states the causes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kMaxError = 0.15, kMinShare = 0.03;
 
-// Waits for the GPU slept up to 1 ms at that time.
+// These measurements contain sleeps of up to 1 ms after each wait for the GPU.
 constexpr const char* kHostClock = "timed by the host's clock, which adds 70 us and more to each launch";
 constexpr const char* kFewerNodes =
     "measured with a launch for each weight and each sum; today's step has a few launches for all, or none";
@@ -131,7 +131,7 @@ Roofline model_of(const std::string& name, const Device& gpu) {
   return planner::model_step(options, gpu).roofline;
 }
 
-/// Seconds of an op in the model, of all ops if it has no name.
+/// Returns the modeled seconds of an op; of all ops if `op` is empty.
 double modeled_seconds(const Roofline& model, std::string_view op) {
   if (op.empty()) return model.seconds;
   const auto row = std::ranges::find(model.rows, op, &RooflineRow::op);
@@ -174,7 +174,7 @@ TEST(MeasuredSteps, AreModeledWithin15PercentOrExplained) {
   EXPECT_GT(files, 0);
   for (const Explained& known : kExplained) {
     EXPECT_TRUE(std::ranges::find(used, &known) != used.end())
-        << known.name << ' ' << known.op << " is not measured any more";
+        << known.name << ' ' << known.op << " is no longer measured; remove it from kExplained";
   }
 }
 

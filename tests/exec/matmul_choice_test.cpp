@@ -253,7 +253,7 @@ TEST_F(MatmulChoices, NeverAskALibraryAgainThatEndedTheProgram) {
   EXPECT_THAT(choose(Library::right).ways, Each("library")) << "who asks it runs";
 }
 
-/// A library that recommends algorithms, which take these times.
+/// Tests with a library that recommends algorithms with given times.
 class LibraryAlgorithms : public MatmulChoices {
  protected:
   Found choose(std::vector<int64_t> times, int version = 1) const {
@@ -292,8 +292,8 @@ TEST_F(LibraryAlgorithms, AreMeasuredAgainForAnotherVersion) {
   EXPECT_THAT(other.ways, Each(variant(1, 2)));
   EXPECT_THAT(
       other.replaced,
-      ElementsAre("3 matmuls that emulated library 1 measured are measured again with emulated library 2, so "
-                  "that results may differ in their last bits"));
+      ElementsAre("3 matmuls that were measured with emulated library 1 are measured again with emulated "
+                  "library 2; results may differ in their last bits"));
   EXPECT_THAT(choose({1, 2}, 2).replaced, IsEmpty());
   const Found back = choose({3, 1, 2});
   EXPECT_EQ(back.num_autotuned, 0) << "the file has both";

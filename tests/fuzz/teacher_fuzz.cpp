@@ -6,8 +6,8 @@
 #include "temporary_file.h"
 #include "text/teacher_file.h"
 
-/// Entries of a file that is accepted have ascending ids below the size of the vocabulary. The header's
-/// digest is set, so that its numbers are read.
+/// Checks that every accepted file has ascending ids below the size of the vocabulary. Corrects the header's
+/// digest, so that other headers reach the checks behind it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hearth;
   std::vector<uint8_t> bytes(data, data + size);

@@ -226,7 +226,7 @@ TEST_F(GgufModel, FilesThatAreNotSupportedAreRefusedByName) {
               HasSubstr("mixture of experts"));
   EXPECT_THAT(
       error([](Metadata& keys, Tensors&) { keys.emplace_back("general.type", std::string("adapter")); }),
-      HasSubstr("a GGUF adapter, not a model"));
+      HasSubstr("the file is a GGUF adapter, not a model"));
   EXPECT_THAT(error([](Metadata& keys, Tensors&) {
                 keys.emplace_back("llama.rope.scaling.type", std::string("yarn"));
               }),
@@ -247,7 +247,7 @@ TEST_F(GgufModel, FilesThatAreNotSupportedAreRefusedByName) {
   EXPECT_THAT(error([](Metadata&, Tensors& tensors) {
                 tensors.push_back({"blk.0.x", {}, {4}});
               }),
-              HasSubstr("'blk.0.x' is not one of the architecture"));
+              HasSubstr("'blk.0.x' does not belong to the architecture"));
 }
 
 std::vector<std::string> texts_in(const fs::path& file) {

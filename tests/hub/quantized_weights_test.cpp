@@ -130,7 +130,7 @@ TEST_F(Quantized, GptqHasZeroPointsAndGroupsInAnyOrder) {
     }
   }
   replace("m.qzeros", DType::i32, {3, 1});
-  EXPECT_THAT(error(settings + "}"), HasSubstr("'m': expected its qzeros with shape [2, 1]"));
+  EXPECT_THAT(error(settings + "}"), HasSubstr("'m': expected its qzeros to be [2, 1]"));
   replace("m.qzeros", DType::i32, {2, 1});
   EXPECT_THAT(error(R"({"quant_method": "gptq", "bits": 9})"), HasSubstr("9 bits"));
   replace("m.g_idx", DType::i32, {7});
@@ -239,7 +239,7 @@ TEST_F(Quantized, OtherFormatsAreRefusedByName) {
   EXPECT_THAT(
       error(R"({"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}})"),
       HasSubstr("sparse-24-bitmask"));
-  EXPECT_THAT(error(R"({"quant_method": "gptq"})"), HasSubstr("of gptq, but no tensor is quantized"));
+  EXPECT_THAT(error(R"({"quant_method": "gptq"})"), HasSubstr("by gptq, but no tensor is quantized"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Small tokenizers of the kinds that families of language models have."""
+"""Small tokenizers like those of the families of language models."""
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -38,7 +38,7 @@ def sentencepiece():
 
 
 def make_tokenizer(family):
-    """The tokenizer and what llama.cpp calls its parts."""
+    """Returns the tokenizer, and the names of its model and pre-tokenizer in llama.cpp."""
     if family.startswith(("mistral", "phi3", "gemma2")):
         tokenizer, model, pre = sentencepiece(), "llama", "default"
     elif family.startswith("qwen"):

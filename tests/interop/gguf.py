@@ -44,6 +44,8 @@ REFUSED = {"llama yarn": "yarn", "llama longrope": "longrope"}
 EXPORTED = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 REFUSED |= {name: f"'{keys['model_type']}'" for name, keys in FAMILIES.items() if keys["model_type"] not in EXPORTED}
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+
+
 def expect(what, got, wanted):
     if got != wanted:
         raise AssertionError(f"{what}: expected {wanted}, got {got}")

@@ -1,8 +1,8 @@
 """GGUF files as models: python tests/interop/gguf_base.py [CHECK...].
 
-Per family, a small random model, written by gguf-py in every type that is read (K-quants as random blocks): its weights
-are gguf-py's, bit for bit, and the loss is that of transformers, which loads the same file. Exported models give the
-losses and tokens of their folders, also as nf4, int8 and fp8 bases of LoRA. Needs ./hearth (tools/build).
+Per family, gguf-py writes a small random model in each supported type (K-quants as random blocks). Its weights must equal
+gguf-py's, bit for bit, and its loss that of transformers with the same file. Exported models must give the losses and
+tokens of their folders, also as nf4, int8 and fp8 bases of LoRA. Needs ./hearth (tools/build).
 """
 
 import os
@@ -32,7 +32,7 @@ CONTEXT = 24
 BATCH = 3
 VOCAB = 300
 SIZES = {**SMALL, "vocab_size": VOCAB, "hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2}
-# What transformers assumes where its reader ignores a key of the file.
+# Settings equal to transformers' defaults where its GGUF reader ignores a key of the file.
 FAMILIES = {
     "llama": {"model_type": "llama"},
     "llama tied": {"model_type": "llama", "tie_word_embeddings": True},
@@ -44,7 +44,7 @@ FAMILIES = {
 }
 Type = gguf.GGMLQuantizationType
 PLAIN = (Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1)
-# Where the f16 scales of a super-block are, and what keeps weights near 0.05.
+# Byte offsets of the f16 scales of a super-block, and a factor of scales that keeps weights near 0.05.
 SUPER = {Type.Q2_K: ((80, 82), 1e-3), Type.Q3_K: ((108,), 5e-4), Type.Q4_K: ((0, 2), 5e-5)}
 SUPER |= {Type.Q5_K: ((0, 2), 3e-5), Type.Q6_K: ((208,), 1e-5)}
 TEXT = "abba ab <think> 12 abab\n  \u00e4"
@@ -108,13 +108,13 @@ def rewrite(source, target, kind):
 
 
 def halves(weight, heads):
-    """Rotated pairs to halves: the inverse of llama.cpp's converter."""
+    """Reorders rows from adjacent RoPE pairs to halves, the inverse of llama.cpp's converter."""
     half = weight.shape[0] // heads // 2
     return weight.reshape(heads, half, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
 
 
 def dequantized(path, config):
-    """gguf-py's values of each tensor in transformers' layout."""
+    """Returns a function from a tensor's name to gguf-py's values in transformers' layout."""
     names = {"mistral": "llama"}
     arch = names.get(config.model_type, config.model_type)
     key = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[arch]
@@ -182,7 +182,7 @@ def check_loss(family, kind, folder):
 
 
 def check_round_trip(family, folder):
-    """The exported file gives what the folder gives: losses, tokens, tokenizer; and a run on it merges."""
+    """Checks that the exported file gives the losses, tokens and token ids of the folder, and that a run on it can be merged."""
     _, tokenizer = make_folder(family, folder)
     tokens = tokens_for(seed=9)
     file = folder / "f32.gguf"

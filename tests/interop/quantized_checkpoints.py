@@ -1,8 +1,8 @@
 """Quantized checkpoints as bases: python tests/interop/quantized_checkpoints.py.
 
-A small Llama in each format: FP8 (per tensor, per row, blocks of 128 x 128), compressed-tensors and bitsandbytes as their
-packages write them, GPTQ and AWQ as their formulas do in numpy. The exported weights are the dequantized ones, and LoRA
-starts at their loss. Needs ./hearth (tools/build).
+Writes a small Llama in each format: FP8 (per tensor, per row, blocks of 128 x 128), compressed-tensors and bitsandbytes with
+their packages, GPTQ and AWQ by their formulas in numpy. The exported weights must equal the dequantized ones, and the first
+loss of LoRA must be theirs. Needs ./hearth (tools/build).
 """
 
 import json
@@ -26,7 +26,7 @@ LOSS_TOLERANCE = 1e-5
 CONTEXT = 24
 BATCH = 3
 VOCAB = 300
-# Rows and columns that are not multiples of 128, of which some are no multiples of blocks.
+# Numbers of rows and columns that are not multiples of 128, so that FP8 blocks at the edges are incomplete.
 SIZES = {**SMALL, "vocab_size": VOCAB, "hidden_size": 192, "intermediate_size": 320, "num_hidden_layers": 2}
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
@@ -42,7 +42,7 @@ def make_model():
 
 
 def fp8(weight, scales, block=None):
-    """Codes, and their values times scales, which are spread over blocks."""
+    """Returns the FP8 codes of a weight and their dequantized values. `block`: rows and columns that share a scale."""
     rows, columns = weight.shape
     spread = scales
     if block:
@@ -75,7 +75,7 @@ def scheme(bits, strategy, symmetric=True, group=None):
 
 
 def affine(weight, bits, group, symmetric):
-    """Scales in bf16 and zero points of groups of columns, for the signed range of `bits`."""
+    """Returns bf16 scales and zero points of groups of columns, for signed codes of `bits`."""
     parts = weight.reshape(weight.shape[0], -1, group)
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     if symmetric:
@@ -249,7 +249,7 @@ def first_loss(folder, tokens, *arguments):
 
 def check_loss(name, folder):
     model, _ = write(name, folder)
-    # check_values holds them against the packages, which round those of bf16 scales.
+    # Values as exported: check_values compares them with those of the packages, which are rounded if scales are bf16.
     hearth("export", folder / "model", "--type", "f32", "--out", folder / "out")
     model.load_state_dict(load_file(folder / "out" / "model.safetensors"))
     generator = torch.Generator().manual_seed(7)
@@ -257,7 +257,7 @@ def check_loss(name, folder):
     with torch.no_grad():
         logits = model.double()(tokens[:-1].long().view(BATCH, CONTEXT), use_cache=False).logits
     wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[1:].long()).item()
-    # nf4 and int8 are taken over without another rounding.
+    # adapter.quantize copies nf4 and int8 without rounding them again.
     kept = {"nf4": ["adapter.quantize=nf4"], "int8": ["adapter.quantize=int8"]}.get(name, [])
     gaps = [abs(first_loss(folder, tokens, *more) - wanted) / wanted for more in ([], kept)]
     return within(LOSS_TOLERANCE, max(gaps), f"{name}: LoRA starts at the loss of the values to {max(gaps):.1e}")

@@ -37,8 +37,8 @@ struct Kernel {
 
 /// Instructions of a kernel.
 struct Listing {
-  std::string executed;           ///< a digit for each, in order: 1 if it has been executed, otherwise 0
-  std::set<std::string> unknown;  ///< reasons of decode() to refuse some of them
+  std::string executed;  ///< a digit per instruction, in order: 1 if it has been executed, otherwise 0
+  std::set<std::string> unknown;  ///< messages of decode() about instructions that the emulator lacks
 };
 
 struct Instruction;

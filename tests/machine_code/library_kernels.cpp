@@ -1,10 +1,9 @@
 // library_kernels CODE_OBJECT PATTERN matmul N ELEMENT_BYTES
 // library_kernels CODE_OBJECT PATTERN launch GRID_X,GRID_Y,GRID_Z THREADS_X,THREADS_Y LDS_BYTES BLOCKS
-// ARGUMENT... Executes the kernels of other projects whose names match, and prints their counters as the
-// report of hip_runtime.cpp does. `matmul` calls Tensile kernels of rocBLAS for N x N x N; one block
-// represents all. `launch` calls any kernel: BLOCKS blocks represent the launch, and an argument is
-// memory:BYTES, i32:VALUE or f32:VALUE. The rates of such kernels are published, so that bench/calibrate.py
-// can check the model of cycles.
+// ARGUMENT... Executes the kernels of other projects whose names match, and prints their counters in the
+// format of hip_runtime.cpp. `matmul` runs one block of Tensile kernels of rocBLAS for a matmul N x N x N.
+// `launch` runs BLOCKS blocks of any kernel; an argument is memory:BYTES, i32:VALUE or f32:VALUE.
+// bench/calibrate.py fits bench/gpu_model.py to the published rates of these kernels.
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -22,7 +21,7 @@ namespace {
 
 using namespace machine_code;
 
-/// Allocates zeroed memory that kernels may access, with no byte to spare.
+/// Allocates exactly `bytes` of zeroed memory that kernels may access.
 std::byte* allocate(uint64_t bytes) {
   constexpr size_t kPage = 4096;
   void* made = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
@@ -64,7 +63,7 @@ std::map<std::string, uint64_t> arguments_of(const std::string& name, uint64_t n
 }
 
 void count(Kernel kernel, Size blocks, Size threads, void** arguments, size_t lds_bytes) {
-  // Some flush denormal numbers, which Hearth's must not.
+  // Keeps denormal numbers, as Hearth's kernels do; some kernels flush them.
   kernel.rsrc1 |= 15u << 16;
   try {
     launch(kernel, blocks, threads, arguments, lds_bytes);
@@ -96,7 +95,7 @@ Size size_of(const std::string& text) {
   return size;
 }
 
-/// Parses an argument of `launch` into the eight bytes from which a kernel takes as many as it declares.
+/// Parses an argument of `launch`. A kernel reads the first of the eight bytes, as many as its argument has.
 uint64_t argument_of(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string kind = text.substr(0, colon), value = text.substr(colon + 1);

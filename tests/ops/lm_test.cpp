@@ -197,13 +197,13 @@ TEST(HeadCrossEntropy, LogitsExistForOneChunk) {
             256 * kVocab * 4 / 4);
 }
 
-/// A table of ids, `width` in a row.
+/// Returns ids as a matrix with rows of `width`.
 Tensor id_table(std::vector<int32_t> values, int64_t width) {
   Tensor made = integers(std::move(values));
   made.shape = {made.shape[0] / width, width};
   return made;
 }
-/// log-softmax of each row of 9 of waves.
+/// Returns the log-softmax of each row of 9 logits.
 Tensor log_softmax(Tensor logits) {
   for (auto row = logits.floats.begin(); row != logits.floats.end(); row += 9) {
     float sum = 0;

@@ -33,7 +33,7 @@ CASES = [  # loss, beta, temperature, top k
 
 
 def read_teacher(path):
-    """Ids and log-probabilities, [entries, top k]."""
+    """Returns the ids and log-probabilities of a teacher file, [entries, top k]."""
     data = path.read_bytes()
     k, _ = struct.unpack_from("<II", data, 8)
     (count,) = struct.unpack_from("<Q", data, 16)
@@ -47,7 +47,7 @@ def read_teacher(path):
 
 
 def divergence(student, teacher, beta, temperature):
-    """TRL's generalized_jsd_loss of logits [N, classes], as a mean over tokens."""
+    """Returns TRL's generalized_jsd_loss of logits [N, classes], averaged over tokens."""
     p = (student / temperature).log_softmax(-1)
     q = (teacher / temperature).log_softmax(-1)
     if beta in (0, 1):
@@ -58,7 +58,7 @@ def divergence(student, teacher, beta, temperature):
 
 
 def trl_divergence():
-    """TRL's function, or None."""
+    """Returns TRL's generalized_jsd_loss, or None if TRL is not installed."""
     try:
         from trl.experimental.gkd import GKDTrainer
     except ImportError:
@@ -70,7 +70,7 @@ def trl_divergence():
 
 
 def classes(logits, ids):
-    """Logits of the listed tokens, and the logsumexp of all others."""
+    """Returns the logits of the listed tokens and, unless all are listed, the logsumexp of the others."""
     listed = logits.gather(-1, ids)
     if ids.shape[-1] == logits.shape[-1]:
         return listed

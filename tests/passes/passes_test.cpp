@@ -98,9 +98,9 @@ return %7
 )");
 }
 
-/// Returns the gradient of a batch norm with relu and a residual, whose dy a convolution with this weight
-/// computes. `mask` is an attribute of the norm, `by_conv` has further inputs of the convolution, `end` those
-/// of the norm's gradient and what follows.
+/// Returns a graph with the gradient of a batch norm with relu and a residual, whose dy is computed by the
+/// gradient of a convolution with this weight. `mask`: attribute of the batch norm; `by_conv`: further inputs
+/// of the convolution; `end`: text after the first inputs of the norm's gradient.
 std::string masked_gradient(const std::string& weight, const std::string& mask, const std::string& by_conv,
                             const std::string& outputs, const std::string& end) {
   return R"(input %0 "x" : bf16[2, 9, 9, 16]

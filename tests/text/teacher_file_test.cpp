@@ -73,7 +73,7 @@ TEST_F(TeacherFiles, AnInterruptedFileIsContinuedWithTheSameBytes) {
   const std::string whole = read_file(path_);
   fs::remove(path_);
   EXPECT_EQ(write(1500), 0);
-  EXPECT_THAT(fault(), HasSubstr("has 1024 of 2500 tokens"));
+  EXPECT_THAT(fault(), HasSubstr("has entries for 1024 of 2500 tokens"));
   EXPECT_EQ(write(), 1024);
   EXPECT_EQ(read_file(path_), whole);
   EXPECT_EQ(write(), kEntries);
@@ -96,7 +96,7 @@ TEST_F(TeacherFiles, RejectsDamageAndOtherFiles) {
   EXPECT_THAT(fault(), HasSubstr("the header is damaged"));
   EXPECT_THROW(write(), UserError);
   write_file_atomically(path_, std::string(200, 'a'));
-  EXPECT_THAT(fault(), HasSubstr("is no teacher file; create one with hearth distill capture"));
+  EXPECT_THAT(fault(), HasSubstr("is not a teacher file; create one with hearth distill capture"));
   EXPECT_THROW(write(), UserError);
   EXPECT_EQ(read_file(path_), std::string(200, 'a'));
 }

@@ -59,7 +59,7 @@ class WinnerFile {
 
   /// Returns the winner stored for the key, if any.
   std::optional<std::string> find(const std::string& key) const;
-  /// Returns the text between prefix and suffix of every key that has both, with any text between them.
+  /// Returns, for each key that starts with `prefix` and ends with `suffix`, the text in between.
   std::vector<std::string> find_between(const std::string& prefix, const std::string& suffix) const;
   /// Adds the winner to the current contents of the file, atomically. If the file cannot be written, the
   /// result is discarded and the next run measures again.

@@ -13,7 +13,7 @@
 /// GPUs that are configured with one.
 namespace hearth::gpu {
 
-/// An algorithm of the library: the bytes of its descriptor, valid for one version of the library.
+/// Descriptor of an algorithm of the library, which is valid for one version of the library only.
 struct BlasAlgorithm {
   std::array<uint64_t, 8> words = {};
   auto operator<=>(const BlasAlgorithm&) const = default;
@@ -30,7 +30,7 @@ struct BlasMatmul {
   int64_t m = 0, n = 0, k = 0;
   int64_t leading_a = 0, leading_b = 0, leading_c = 0;
   DType in = DType::f32, out = DType::f32;
-  /// Algorithm to use. The library's first choice replaces it if it is not set or not valid for this matmul.
+  /// Algorithm to use; nullopt, or not valid for this matmul: the library's first choice.
   std::optional<BlasAlgorithm> algorithm = {};
   auto operator<=>(const BlasMatmul&) const = default;
 };

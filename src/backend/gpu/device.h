@@ -162,8 +162,8 @@ class Stream {
   /// Queues a matmul of the vendor's library (backend/gpu/blas.h). The first call for each BlasMatmul does
   /// setup that cannot be recorded; later calls allocate nothing. Throws DeviceError.
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays);
-  /// Returns the algorithms that the library recommends for a matmul, the best first; empty if it lists none,
-  /// as rocBLAS. Each gives the same bits in every run. Throws DeviceError.
+  /// Returns the algorithms that the library recommends for a matmul, the best first; empty for libraries
+  /// without such a list, such as rocBLAS. Each algorithm is deterministic. Throws DeviceError.
   std::vector<BlasAlgorithm> algorithms(const BlasMatmul& matmul);
   /// Returns the reason why BlasMatmul::algorithm must not be used for the matmul; empty if it may be used.
   std::string algorithm_fault(const BlasMatmul& matmul);

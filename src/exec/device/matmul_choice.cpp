@@ -86,7 +86,7 @@ class MatmulChoice::Attempt {
   MatmulChoice& choice_;
 };
 
-/// The GPU, kept open while matmuls are chosen.
+/// Device and stream of the GPU, open while choose() runs.
 struct MatmulChoice::Session {
   explicit Session(const gpu::DeviceInfo& gpu) : device(gpu), stream(device) {}
   gpu::Device device;
@@ -140,17 +140,17 @@ bool MatmulChoice::accepts(const ir::NodeView& node, const Variants& ways, const
   gpu::BlasMatmul matmul = blas_matmul_of(node);
   matmul.algorithm = ops::algorithm_in(name);
   if (name == ops::kLibraryVariant) return session().stream.algorithms(matmul).empty();
-  const std::string fault = matmul.algorithm ? session().stream.algorithm_fault(matmul)
-                                             : "it is not made of 128 hexadecimal digits";
+  const std::string fault =
+      matmul.algorithm ? session().stream.algorithm_fault(matmul) : "it does not have 128 hexadecimal digits";
   if (fault.empty()) return true;
   replaced_.push_back(
-      fmt::format("the algorithm of {} that {} contains for the matmul {} is not valid ({}); it is "
-                  "measured again",
+      fmt::format("{1}: the algorithm of {0} for the matmul {2} is not valid ({3}); the matmul is measured "
+                  "again",
                   library_, file_.path().string(), key_of(node), fault));
   return false;
 }
 
-/// Notes which other versions of the library have measured the matmul on this GPU.
+/// Records other versions of the library for which the file has a result of this matmul on this GPU.
 void MatmulChoice::find_other_versions(const ir::NodeView& node) {
   const std::string product = library_.substr(0, library_.rfind(' ') + 1);
   std::set<std::string> found;
@@ -164,8 +164,8 @@ void MatmulChoice::find_other_versions(const ir::NodeView& node) {
 void MatmulChoice::report_other_versions() {
   if (num_of_other_versions_ == 0) return;
   replaced_.push_back(
-      fmt::format("{} matmuls that {} measured are measured again with {}, so that results may "
-                  "differ in their last bits",
+      fmt::format("{} matmuls that were measured with {} are measured again with {}; results may differ in "
+                  "their last bits",
                   num_of_other_versions_, fmt::join(other_versions_, " and "), library_));
   other_versions_.clear();
   num_of_other_versions_ = 0;

@@ -14,9 +14,10 @@ namespace hearth::exec {
 /// Autotunes matmuls on a GPU: chooses between the vendor's BLAS and the variants of Hearth's kernels. Every
 /// variant that is valid for a node is timed on random numbers, once per GPU, driver, library, shape and
 /// dtype. Each algorithm that the library recommends is a variant. The fastest variant whose result agrees
-/// with the default variant is cached in a file, with the algorithm, which later runs therefore use again.
-/// Timing happens before training only. Matmuls for which no time is left use the default variant until a
-/// later run measures them. A library that crashed the process during measurement is disabled in later runs.
+/// with the default variant is cached in a file, including the algorithm, so that later runs use the same
+/// one. Timing happens before training only. Matmuls for which no time is left use the default variant until
+/// a later run measures them. A library that crashed the process during measurement is disabled in later
+/// runs.
 class MatmulChoice {
  public:
   /// `file`: the cache; if empty, results are kept in this object only. `max_seconds`: limit of the total
@@ -31,8 +32,8 @@ class MatmulChoice {
   int num_autotuned() const { return num_autotuned_; }
   /// Messages about variants that failed, disagreed with the default or were not measured.
   const std::vector<std::string>& dropped() const { return dropped_; }
-  /// Messages about cached variants that are not valid, so that their matmuls were measured again: another
-  /// algorithm of the library may give other bits.
+  /// Messages about matmuls that were measured again because their cached variant is not valid; results may
+  /// differ in their last bits.
   const std::vector<std::string>& replaced() const { return replaced_; }
 
  private:
@@ -55,8 +56,8 @@ class MatmulChoice {
   gpu::WinnerFile file_;
   std::map<std::string, std::string> winners_;
   std::vector<std::string> dropped_, replaced_;
-  std::set<std::string> other_versions_;  ///< versions of the library that measured matmuls of this graph
-  int num_of_other_versions_ = 0;         ///< number of these matmuls
+  std::set<std::string> other_versions_;  ///< other versions of the library in the file
+  int num_of_other_versions_ = 0;         ///< number of matmuls that only they measured
   int num_autotuned_ = 0;
   double seconds_left_;
 };

@@ -123,7 +123,8 @@ std::vector<ir::Sample> samples_like(const ir::OpDef& op, const ir::NodeView& vi
 
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view) {
   std::string way = view.attrs.text_or(kVariant, "");
-  // An algorithm of the library is chosen for one shape, and tested with the nodes of that shape.
+  // Removes the library's algorithm: samples run once for all algorithms, and each algorithm is tested by the
+  // nodes that use it.
   for (size_t colon = way.find(':'); colon != way.npos; colon = way.find(':'))
     way.erase(colon, way.find(',', colon) - colon);
   return fmt::format("{}({}) -> {}{}{}", op.name, fmt::join(kernel_dtypes(op, view.in), ", "),

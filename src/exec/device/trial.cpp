@@ -175,8 +175,8 @@ float scale_of_logits(int64_t width) {
   return std::ldexp(1.0F, -std::max(0, std::ilogb(usual)));
 }
 
-/// Returns the test of an LM head without its teacher, whose tokens cannot be drawn separately: the matmuls
-/// and the softmax are the same.
+/// Returns the test of an LM head without its teacher inputs, because their elements (ascending ids, and
+/// probabilities with a sum below 1) cannot be drawn one by one. Matmuls and softmax do not depend on them.
 NodeTest test_without_teacher(const NodeView& node, size_t num_inputs) {
   return test_like({.attrs = node.attrs, .in = node.in.first(num_inputs), .out = node.out});
 }

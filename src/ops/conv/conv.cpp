@@ -324,7 +324,7 @@ Cost grad_weight_cost(const NodeView& node) {
   Cost result = product_cost(taps, e.out, e.pixels, bytes_moved(node) - skipped_bytes(node.in_type(0), shape),
                              kind_of(e, true, false));
   if (e.taps == 1 && shape.stride == 1 && shape.padding == 0) return result;  // runs as a matmul
-  // Block sizes as in with_blocking_in_parts() of product_gpu.h; its kernels choose their number of parts.
+  // Same block sizes as with_blocking_in_parts() in product_gpu.h.
   const bool even = shape.in_c % 8 == 0 && shape.out_c % 8 == 0, tall = e.out <= 16;
   const double rows = tall || (even && taps >= 128) ? 128 : 64;
   const double columns = tall ? 16 : even && taps >= 128 && e.out > 64 ? 128 : 64;

@@ -47,8 +47,8 @@ std::vector<ir::Sample> conv_grad_weight_samples();
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);
 /// Returns the shape of a convolution's result.
 inline Shape out_shape(const cpu::ConvShape& s) { return {s.batch, s.out_h(), s.out_w(), s.out_c}; }
-/// Returns the number of parts of the pixels that GPUs sum separately in a weight gradient (split-K), if its
-/// outputs have `tiles` tiles. 252 blocks are divisible by the nine taps of a 3x3 kernel.
+/// Returns the number of splits of the sum over pixels (split-K) in a weight gradient with `tiles` output
+/// tiles on a GPU. The target of 252 blocks is divisible by the nine taps of a 3x3 kernel.
 inline int64_t num_weight_parts(int64_t tiles, int64_t pixels) {
   constexpr int64_t kBlocks = 252, kMinPixelsPerPart = 256;
   return std::clamp<int64_t>(kBlocks / tiles, 1, (pixels + kMinPixelsPerPart - 1) / kMinPixelsPerPart);

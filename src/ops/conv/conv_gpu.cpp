@@ -256,14 +256,15 @@ template <int rows>
 struct RowOffsets {
   int64_t at[rows];
 };
-/// Arrays that are added to dx, and that select its elements that are not 0; both may be null.
+/// Epilogue of dx: adds the residual, then sets elements to 0 whose bit in the mask is 0. Both arrays may be
+/// null.
 template <typename T>
-struct GradientEnd {
+struct GradientEpilogue {
   const T* residual;
   const uint8_t* mask;
 
   /// Returns these arrays from element `first` on, which is a multiple of kMaskElements.
-  RT_DEVICE GradientEnd from(int64_t first) const {
+  RT_DEVICE GradientEpilogue from(int64_t first) const {
     return {residual == nullptr ? nullptr : residual + first,
             mask == nullptr ? nullptr : mask + first / kMaskElements};
   }
@@ -278,7 +279,7 @@ struct GradientEnd {
 /// Computes dx of one residue class; blockIdx.z is the class.
 template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads)
-    spread(const T* dy, const T* w, GradientEnd<T> end, T* dx, InputGradient shape) {
+    spread(const T* dy, const T* w, GradientEpilogue<T> end, T* dx, InputGradient shape) {
   const int number = static_cast<int>(blockIdx.z);
   const ClassAxis ys(number / shape.stride, shape.in_h, shape.kernel_h, shape);
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape);
@@ -314,7 +315,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   const int64_t* offset_of_row = row_offsets.at;
   const int64_t corner = part.row * shape.in_c + part.column;
-  const GradientEnd<T> in_order = end.from(corner);
+  const GradientEpilogue<T> in_order = end.from(corner);
   for_each_product<T, B>(lines, weights, part, [&](int thread_output_row, int thread_output_column) {
     const ThreadOutputs local(part, thread_output_row, thread_output_column, shape.in_c);
     return [=](int row, int column, float sum) {
@@ -342,8 +343,8 @@ ir::Kernel input_gradient_of(const NodeView& node) {
         const auto run = [=](const KernelArgs& args) {
           rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
                      args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1),
-                     GradientEnd<T>{residual ? input_of<T>(args, kGradInputResidual) : nullptr,
-                                    masked ? input_of<uint8_t>(args, kGradInputMask) : nullptr},
+                     GradientEpilogue<T>{residual ? input_of<T>(args, kGradInputResidual) : nullptr,
+                                         masked ? input_of<uint8_t>(args, kGradInputMask) : nullptr},
                      output_of<T>(args, 0), InputGradient(shape));
         };
         return {.run = run};

@@ -94,8 +94,8 @@ struct QueryTiles {
   }
 };
 
-/// Adds to dk and dv of the block's keys of a key head, summed over the query heads in a fixed order, and
-/// stores dS of the range.
+/// Adds the contributions of a range of queries to dk and dv of the block's keys, in a fixed order of query
+/// heads, and stores dS of the range.
 template <typename T, int head_size, bool special, int threads>
 __global__ void __launch_bounds__(threads)
     gradient_of_keys(BackwardArrays<T> arrays, Attention spec, ScoreRange<T> range) {
@@ -266,11 +266,11 @@ void launch_range(const Attention& spec, const BackwardArrays<T>& arrays, const 
   }
 }
 
-/// Calls body(first, count) for parts of [0, total) of at most `most` each.
+/// Calls body(first, count) for parts of [0, total) of at most `max_size` each.
 template <typename Body>
-void for_parts(int64_t total, int64_t most, Body body) {
-  for (int64_t first = 0; first < total; first += most)
-    body(static_cast<int>(first), std::min(most, total - first));
+void for_parts(int64_t total, int64_t max_size, Body body) {
+  for (int64_t first = 0; first < total; first += max_size)
+    body(static_cast<int>(first), std::min(max_size, total - first));
 }
 
 template <typename T, int head_size, bool special>

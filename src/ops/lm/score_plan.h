@@ -42,11 +42,12 @@ struct ScorePlan {
     for (int64_t group = std::min(busy, of.batch * of.kv_heads); group > 0; group /= 2) {
       const int64_t bytes = max_bytes / group;
       const bool fits = bytes_per_query * time <= bytes;
-      const int64_t most = fits ? time : (bytes - bytes_of_sums) / bytes_per_query / kScoreRows * kScoreRows;
-      if (most <= 0) continue;
+      const int64_t max_size =
+          fits ? time : (bytes - bytes_of_sums) / bytes_per_query / kScoreRows * kScoreRows;
+      if (max_size <= 0) continue;
       samples = even(of.batch, std::max<int64_t>(1, group / of.kv_heads));
       key_heads = even(of.kv_heads, std::min(group, of.kv_heads));
-      queries = padded(even(time, most));
+      queries = padded(even(time, max_size));
       score_bytes = samples * key_heads * bytes_per_query * queries;
       sum_bytes = fits ? 0 : samples * key_heads * bytes_of_sums;
       return;
@@ -57,9 +58,10 @@ struct ScorePlan {
   static int64_t padded(int64_t count) { return (count + kScoreRows - 1) / kScoreRows * kScoreRows; }
 
  private:
-  /// Returns the size of equal parts of `total`, of at most `most` each.
-  static int64_t even(int64_t total, int64_t most) {
-    const int64_t parts = (total + most - 1) / most;
+  /// Returns the size of the parts if `total` is divided into as few equal parts of at most `max_size` as
+  /// possible.
+  static int64_t even(int64_t total, int64_t max_size) {
+    const int64_t parts = (total + max_size - 1) / max_size;
     return (total + parts - 1) / parts;
   }
 };

@@ -27,7 +27,8 @@ struct DistillFormula {
     const float log_m = log_mixture(log_p, log_q);
     return beta * std::exp(log_q) * (log_q - log_m) + (1 - beta) * std::exp(log_p) * (log_p - log_m);
   }
-  /// Returns P times the derivative of the divergence with respect to P, up to a constant times P.
+  /// Returns P times the derivative of the divergence with respect to P, up to a multiple of P, which cancels
+  /// in the gradient of a softmax (DistillToken::slope).
   HEARTH_FORMULA float pull(float log_p, float log_q) const {
     if (divergence == Divergence::forward) return -std::exp(log_q);
     const float log_other = divergence == Divergence::reverse ? log_q : log_mixture(log_p, log_q);
@@ -41,9 +42,9 @@ struct DistillFormula {
   }
 };
 
-/// Min probability of the teacher's tail: f16 log-probabilities that add up to 1 do so with this precision.
+/// Min probability of the teacher's tail: 1 minus the sum of the listed probabilities may round to 0 or less.
 inline constexpr float kMinTail = 1e-6F;
-/// Replaces the logits of listed tokens while the other ones are added up.
+/// Logit that replaces those of listed tokens while the logsumexp of the tail is computed.
 inline constexpr float kListedLogit = -1e30F;
 
 /// Classes of one token: k listed tokens, and the tail if `has_tail`.
@@ -94,13 +95,13 @@ class DistillToken {
     const float t = formula_.temperature;
     return (1 - formula_.weight) * cross_entropy + formula_.weight * t * t * divergence_;
   }
-  /// Returns the derivative with respect to the logit of class j, without the label's share.
+  /// Returns the derivative of the loss with respect to the logit of class j, without the term of the label.
   HEARTH_FORMULA float slope(int j) const {
     const float p = std::exp(log_p(j));
     return (1 - formula_.weight) * std::exp(logit(j) - lse_) +
            formula_.weight * formula_.temperature * (formula_.pull(log_p(j), log_q(j)) - p * pull_);
   }
-  /// Returns the derivative with respect to the logsumexp of the tail; 0 without a tail.
+  /// Returns the derivative of the loss with respect to the logsumexp of the tail; 0 without a tail.
   HEARTH_FORMULA float tail_slope() const { return classes_.has_tail ? slope(classes_.k) : 0; }
 
  private:
@@ -137,7 +138,7 @@ class DistillToken {
   float lse_ = 0, log_sum_p_ = 0, log_sum_q_ = 0, divergence_ = 0, pull_ = 0;
 };
 
-/// A single thread that computes a token.
+/// Implementation of `threads` for a token that one thread computes.
 struct DistillThread {
   HEARTH_FORMULA int first() const { return 0; }
   HEARTH_FORMULA int step() const { return 1; }

@@ -2,8 +2,8 @@
 // they are computed for one chunk of tokens at a time, in memory that the next chunk reuses: logits, softmax,
 // loss, and the gradient of the logits, from which two matmuls compute the gradients of the hidden states x
 // and of the weight. If losses and gradients are computed separately, the softmax is recomputed tile by tile
-// from lse, the logarithm of each token's sum of exponentials. With a teacher that lists some tokens, their
-// logits are moved out of the sum of exponentials, which is then that of the tail.
+// from lse, the logarithm of each token's sum of exponentials. With a teacher, logits of its
+// listed tokens are excluded from the sum of exponentials, which is then the tail's.
 #include "ops/loss/head_cpu.h"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ class HeadRun {
     }
   }
 
-  /// True if losses or, for a teacher's gradients, the logits of the chunk are computed before gradients.
+  /// True if measure() runs: for losses, or with a teacher, whose gradients need all logits of the chunk.
   bool measures() const { return s_.task != Task::gradients || s_.top_k > 0; }
 
   /// Returns the token index of row r of the current chunk.
@@ -221,7 +221,7 @@ class HeadRun {
     }
   }
 
-  /// Moves the logits of the teacher's tokens out of a tile, so that only the tail is left to add up.
+  /// Moves the logits of the teacher's tokens out of a tile, so that its sums contain only the tail.
   void take_listed(const Tile& tile) const {
     for_listed(tile, [&](int64_t r, int64_t k, float& logit) {
       base_[layout_.listed + r * s_.top_k + k] = logit;
@@ -230,7 +230,7 @@ class HeadRun {
   }
 
   /// Computes the losses of the chunk's tokens, and replaces the logits of the teacher's tokens by the
-  /// gradients of the losses, without the label's share. Sets lse to that of the tail.
+  /// gradients of the losses, without the term of the label. Sets lse to the logsumexp of the tail.
   void compare_with_teacher() {
     threads_.parallel_for(rows_, std::max<int64_t>(1, 4096 / s_.top_k), [&](Range range) {
       for (int64_t r = range.begin; r < range.end; ++r) {
@@ -341,8 +341,8 @@ class HeadRun {
   }
 
   /// Replaces a tile's logits by their gradients: factor * (softmax - one-hot label), times the derivative of
-  /// the soft cap. With a teacher, the softmax is that of the tail, and listed tokens have their own
-  /// gradients.
+  /// the soft cap. With a teacher, the softmax is that of the tail, and the gradients of listed tokens
+  /// are copied from compare_with_teacher().
   void logits_to_cotangents(const Tile& tile) const {
     const float* factor = base_ + layout_.factor;
     float* of_label = base_ + layout_.of_label;

@@ -1,7 +1,7 @@
 // Fused LM head and cross-entropy on a GPU, chunk by chunk of tokens: a matmul writes the chunk's logits to
 // the workspace; one block per token computes its loss and overwrites the logits with their gradients; two
-// more matmuls compute dx from the gradients and add to dweight. With a teacher, the block moves the logits
-// of its tokens out of the row first. Only the logits of one chunk are in memory.
+// more matmuls compute dx from the gradients and add to dweight. With a teacher, the block first moves the
+// logits of the teacher's tokens out of the row. Only the logits of one chunk are in memory.
 #include "ops/loss/loss.h"
 #include "ops/loss/row_softmax.h"
 #include "ops/matmul/matmul.h"
@@ -178,7 +178,7 @@ RT_DEVICE void write_gradients(float* row, int vocab, const RowGradient& gradien
   }
 }
 
-/// Threads of a block that share the classes of a token.
+/// Implementation of DistillToken's `threads` for a token that a block computes.
 struct DistillBlock {
   RT_DEVICE int first() const { return static_cast<int>(threadIdx.x); }
   RT_DEVICE int step() const { return kBlockThreads; }
@@ -186,8 +186,8 @@ struct DistillBlock {
   RT_DEVICE float sum(float value) const { return rt::reduce_block(value, rt::Add(), 0.0F); }
 };
 
-/// Computes a token's loss and gradients with a teacher: moves the logits of its tokens out of the row, and
-/// then treats the row as the tail.
+/// Computes a token's loss and gradients with a teacher: moves the logits of the teacher's tokens out of the
+/// row, which then contains only the tail.
 template <int n, typename T>
 RT_DEVICE void distill_row(float* row, int vocab, float softcap, const Tokens& tokens) {
   const int k = tokens.top_k, label = tokens.labels[blockIdx.x];

@@ -28,8 +28,8 @@ struct HeadSpec {
   DType x = DType::f32;
   DType weight = DType::f32;
   bool frozen = false;     ///< true if dweight is not needed
-  int64_t top_k = 0;       ///< tokens that a teacher lists, or that the task top_k lists, for each token
-  int64_t num_listed = 0;  ///< task top_k: number of first tokens of the vocabulary to list from
+  int64_t top_k = 0;       ///< number of tokens that a teacher or the task top_k lists per token
+  int64_t num_listed = 0;  ///< task top_k: lists tokens with ids below this number only
   ops::DistillFormula distill;
   int num_threads = 1;
 };

@@ -37,8 +37,9 @@ extern const ir::OpDef head_cross_entropy_train;
 std::optional<ir::Attrs> half_the_head_rows(const ir::NodeView& node);
 
 /// The `k` most likely tokens among the first `vocab` for each token with a label, by the logits x weight^T:
-/// ids i32 [N, k], ascending, and f32 log-probabilities [N, k], normalized over these `vocab` tokens. Of
-/// equal logits, lower ids are chosen. Tokens without a label get ids from 0 and log-probabilities 0.
+/// ids i32 [N, k], ascending, and f32 log-probabilities [N, k], normalized over these `vocab` tokens. If
+/// logits are equal, lower ids are listed. Tokens without a label get the ids 0 to k - 1 with log-probability
+/// 0.
 extern const ir::OpDef head_top_k;
 
 /// Indices of the inputs of the three head ops: head_cross_entropy_grad has lse and dlosses,
@@ -47,7 +48,7 @@ struct HeadIn {
   enum : size_t { x, weight, labels, lse, dlosses, dloss = lse };
 };
 
-/// Inputs of a teacher in a node of a head op, and how its loss uses them; top_k 0: no teacher.
+/// Teacher of a node of a head op: its inputs and the formula of the loss. top_k 0: no teacher.
 struct HeadTeacher {
   size_t ids = 0, logps = 0;  ///< indices of the inputs
   int64_t top_k = 0;

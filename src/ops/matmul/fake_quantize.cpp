@@ -68,7 +68,7 @@ Kernel kernel(const NodeView& node) {
   return {.run = run};
 }
 
-/// Rounds in f32 as the kernels do, because a sum that differs in its last bit may have another code.
+/// Rounds in f32 as the kernels do, because a product that differs in its last bit may get another code.
 void reference(const ReferenceArgs& args) {
   const BlockFormat format = format_of(args.node);
   const bool off =

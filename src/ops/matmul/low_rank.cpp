@@ -71,7 +71,7 @@ Inferred infer_grad(const NodeView& node) {
   for (size_t i = 0; i < count; ++i) {
     const Type &dy = node.in_type(1 + i), &b = node.in_type(1 + count + i);
     if (h.shape.rank() != 2 || !is_matrix(dy, h.dtype, h.shape[0]))
-      return refuse_type("dy", fmt::format("{}[N, 8 M], N as of h", dtype_name(h.dtype)), dy);
+      return refuse_type("dy", fmt::format("{}[N, 8 M] with the N of h", dtype_name(h.dtype)), dy);
     if (!is_matrix(b, h.dtype, dy.shape[1]))
       return refuse_type("b", fmt::format("{}[{}, 8 R]", dtype_name(h.dtype), dy.shape[1]), b);
     width += b.shape[1];

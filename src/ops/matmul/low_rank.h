@@ -16,7 +16,7 @@ extern const ir::OpDef low_rank_up;
 /// factors[i] dy_i^T h[:, columns of i]. The adapters' columns of h are adjacent, in their order.
 extern const ir::OpDef low_rank_grad;
 
-/// Maximum number of adapters of a node, and of products: a GPU kernel gets all products as one parameter.
+/// Max number of adapters of a node and of its products, which a GPU kernel gets in one parameter.
 inline constexpr size_t kMaxAdapters = 8, kMaxProducts = 2 * kMaxAdapters;
 /// Ranks, features and columns of h are multiples of this: 16 bytes of 16-bit elements.
 inline constexpr int64_t kAdapterUnit = 8;

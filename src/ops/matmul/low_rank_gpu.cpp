@@ -9,7 +9,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Destination of a product's sums: c and the residual (null: none) are f32 or T.
+/// Destination of a product's sums. c and the residual (null: none) are f32 if `is_f32`, otherwise T.
 template <typename T>
 struct AdapterOut {
   const void* residual;

@@ -32,7 +32,7 @@ inline constexpr std::string_view kLibraryVariant = "library";
 bool is_library_variant(std::string_view way);
 /// Returns the value that selects an algorithm of the library: "library:" and 128 hexadecimal digits.
 std::string library_variant(const gpu::BlasAlgorithm& algorithm);
-/// Returns the algorithm in such a value; nullopt if there is none.
+/// Returns the algorithm in a value of the attribute `way`; nullopt if it selects none or is malformed.
 std::optional<gpu::BlasAlgorithm> algorithm_in(std::string_view way);
 /// Returns element `index` of the comma-separated attribute `way`: the variant of matmul number `index` of an
 /// op's GpuKernel::matmuls. Empty for the default variant.

@@ -60,8 +60,8 @@ std::span<const MatmulVariant> variants_of(DType in);
 /// Number of blocks that keep a mid-range GPU busy. Constant for all GPUs, because the order of sums must not
 /// depend on the GPU.
 inline constexpr int64_t kMinBusyBlocks = 96;
-/// Number of blocks that split-K aims at: nearly full rounds of the blocks on 32, 42, 128 and 132 compute
-/// units.
+/// Target number of blocks of split-K: on GPUs with 32, 42, 128 or 132 compute units, the last wave of blocks
+/// is nearly full. Constant for all GPUs, because the order of sums must not depend on the GPU.
 inline constexpr int64_t kSplitBlocks = 126;
 /// Maximum number of splits of a split-K matmul.
 inline constexpr int64_t kMaxSplits = 32;

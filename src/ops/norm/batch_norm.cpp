@@ -57,7 +57,7 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
   }
 }
 
-/// Computes the mask of y.
+/// Writes the mask of y to output kNormMask.
 void store_mask(const Type& y, const KernelArgs& args) {
   args.threads->parallel_for(
       y.shape.num_elements() / kMaskElements, kGrain / kMaskElements, [&](Range range) {

@@ -223,8 +223,8 @@ struct SiluChannels {
   const float* bias;
 };
 
-/// Arrays from which g, the gradient before the activation, is computed. With relu either y or its mask is
-/// given; the other one and, without relu, both are null.
+/// Arrays from which g, the gradient before the activation, is computed. With relu, either y or its mask is
+/// set; without relu, both are null.
 template <typename T>
 struct Cotangents {
   const T* x;
@@ -233,11 +233,11 @@ struct Cotangents {
   const uint8_t* mask;
   SiluChannels silu;
 
-  /// Elements of the arrays.
+  /// Adjacent elements of the arrays.
   template <int n>
   struct Loaded {
     rt::Vec<T, n> x, dy, y;
-    uint32_t bits;  ///< of the mask; all 1 without one
+    uint32_t bits;  ///< bits of the mask; all 1 without a mask
   };
   /// Loads the n adjacent elements from element i on; of x only if `with_x`, otherwise zeros.
   template <int n>

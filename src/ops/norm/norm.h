@@ -17,7 +17,7 @@ ir::Type moments_type(const ir::Type& x);
 /// Number of elements per byte of a mask. The mask of a 16-bit array is u8 [elements / kMaskElements]: bit i
 /// of a byte is 1 if the i-th of kMaskElements adjacent elements is positive.
 inline constexpr int64_t kMaskElements = 8;
-/// True if an array of type x may have a mask: kMaskElements divides its channels.
+/// True if an array of type x may have a mask: a 16-bit dtype, and channels divisible by kMaskElements.
 bool may_have_mask(const ir::Type& x);
 /// Returns the type of the mask of an array of type x.
 ir::Type mask_type(const ir::Type& x);

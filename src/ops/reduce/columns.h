@@ -20,8 +20,8 @@ RT_DEVICE int64_t row_stride() { return static_cast<int64_t>(gridDim.y) * blockD
 #if defined(__HIP_DEVICE_COMPILE__)
 inline constexpr bool kLoadsTwoRows = false;
 #else
-/// True if threads load two rows before they use the first one: NVIDIA's GPUs need more loads in flight for
-/// the bandwidth of their memory.
+/// True if threads load two rows before they use the first one: NVIDIA GPUs need more loads in flight to
+/// reach their memory bandwidth.
 inline constexpr bool kLoadsTwoRows = true;
 #endif
 /// Calls use(row, load(row)) for each row of this thread, in order.

@@ -38,12 +38,13 @@ void fuse_norm(ir::Graph& graph, NormFusion how);
 
 /// Options of fuse_masks.
 struct MaskFusion {
-  bool in_conv = false;    ///< true to mask gradients in the convolution's gradient that computes them
-  bool in_matmul = false;  ///< true to do so also in 1x1 convolutions, which a BLAS library cannot
+  bool in_conv = false;    ///< true: conv2d_grad_input applies masks to its result
+  bool in_matmul = false;  ///< true: also in 1x1 convolutions, which then cannot run in a BLAS library
 };
 /// Lets batch norms with relu store a mask (norm/norm.h) of their 16-bit result, which their gradients read
-/// instead of the result. If one node alone reads a masked gradient, the op that computes it applies the
-/// mask, so that it is also the gradient of the residual. For GPUs; runs after fuse_sums().
+/// instead of the result. If a batch norm's gradient is the only reader of its dy, the convolution that
+/// computes dy applies the mask (MaskFusion), and dy is also the gradient of the residual. For GPUs; runs
+/// after fuse_sums().
 void fuse_masks(ir::Graph& graph, MaskFusion how);
 
 /// Computes the low-rank products of LoRA adapters that read the same 16-bit input together: one matmul by

@@ -60,8 +60,8 @@ void fuse_norm(ir::Graph& graph, NormFusion how) {
 
 namespace {
 
-/// Returns the mask of y, the result of a batch norm, which gets this output if it has none; kNone if it
-/// cannot have one.
+/// Returns the mask of y, and adds this output to the batch norm that computes y if needed; kNone if y cannot
+/// have a mask.
 ValueId mask_of(ir::Graph& graph, ValueId y) {
   if (!is_produced_by(graph, y, "batch_norm") || !ops::may_have_mask(graph.type(y))) return kNone;
   ir::Node& norm = graph.nodes[static_cast<size_t>(graph.value(y).producer)];
@@ -72,7 +72,7 @@ ValueId mask_of(ir::Graph& graph, ValueId y) {
   return norm.outputs[ops::kNormMask];
 }
 
-/// Returns the gradient of a convolution that can mask its result dy; null if there is none.
+/// Returns the conv2d_grad_input node that computes dy and can apply a mask; null if there is none.
 ir::Node* masking_conv(ir::Graph& graph, ValueId dy, MaskFusion how) {
   if (!how.in_conv || !is_produced_by(graph, dy, "conv2d_grad_input")) return nullptr;
   ir::Node& conv = graph.nodes[static_cast<size_t>(graph.value(dy).producer)];

@@ -81,7 +81,7 @@ class TeacherModel : public engine::Objective {
 engine::Objective::Graph token_losses(nn::Builder& builder, const LanguageModelOptions& options,
                                       engine::BatchShape shape) {
   Decoder made = build(builder, options, shape);
-  // Evaluations measure the cross-entropy, so that they can be compared with other runs.
+  // Evaluations compute the cross-entropy alone, so that runs with and without a teacher can be compared.
   const bool is_training = builder.mode() == nn::Builder::Mode::train;
   std::vector<ValueId> teacher;
   if (options.teacher_top_k > 0) {

@@ -16,8 +16,8 @@ struct LanguageModelOptions {
   bool documents = false;
   int64_t head_rows = 256;  ///< number of tokens whose logits are in memory at the same time
   recipe::Distill distill;  ///< loss with a teacher
-  /// Teacher that runs during training, in place of arrays with its results, and the number of tokens of the
-  /// tokenizer that both share.
+  /// Config of a teacher that runs during training (instead of teacher_ids and teacher_logps), and the number
+  /// of tokens of the tokenizer that it shares with the student.
   std::optional<models::DecoderConfig> teacher;
   int64_t teacher_vocab_size = 0;
   /// Tokens that the arrays teacher_ids and teacher_logps of a micro-batch list for each token; 0: none.
@@ -34,9 +34,9 @@ engine::Objective::Graph token_losses(nn::Builder& builder, const LanguageModelO
 /// also reads {teacher_ids i32, teacher_logps f32}, each [rows * context, teacher_top_k].
 std::shared_ptr<const engine::Objective> language_model(LanguageModelOptions options);
 
-/// Returns the objective that evaluates a teacher without a loss, on the same arrays. Outputs: the ids, i32
-/// [rows * context, top_k], ascending, and the log-probabilities of each token's most likely successors among
-/// the first `vocab_size` tokens.
+/// Returns the objective that evaluates a teacher without a loss, on the same input arrays. Outputs:
+/// ascending ids, i32 [rows * context, top_k], and log-probabilities, f32, of the most likely next tokens
+/// among the first `vocab_size` tokens.
 std::shared_ptr<const engine::Objective> teacher_model(LanguageModelOptions options, int64_t top_k,
                                                        int64_t vocab_size);
 

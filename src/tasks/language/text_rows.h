@@ -34,7 +34,7 @@ struct RowOptions {
   /// True if micro-batches have the array "starts" (LanguageModelOptions::documents).
   bool documents = false;
   int32_t padding = 0;
-  /// Tokens that a teacher lists for each token (LanguageModelOptions::teacher_top_k).
+  /// Number of tokens that a teacher lists per token (LanguageModelOptions::teacher_top_k).
   int64_t teacher_top_k = 0;
   std::string name;  ///< name of the data file, for messages
 };

@@ -56,8 +56,8 @@ class TextSource {
   /// Returns the token id for padding: the pad token; if there is none, the end-of-sequence token; otherwise
   /// 0.
   int32_t padding() const;
-  /// Returns the number of tokens of the tokenizer, and a digest of its vocabulary; for token ids from a
-  /// file, those of the model.
+  /// Returns the number of tokens of the tokenizer and a digest of its vocabulary. For data of token ids: the
+  /// vocabulary size of the model, and 0.
   std::pair<int64_t, uint64_t> vocabulary() const;
   /// Returns the text of the chat template that data.template names; empty if data.template is not set.
   const std::string& named_template() const { return named_template_; }

@@ -23,7 +23,8 @@ float element(const void* array, DType dtype, int64_t leading, bool transposed, 
   return static_cast<float>(load_element(dtype, array, at));
 }
 
-/// Computes the matmul without its last k - num_terms terms. Sums begin with term number `first`.
+/// Computes the matmul with only the first `num_terms` of its k terms, adding them from term `first` on and
+/// then from term 0.
 void compute(const BlasMatmul& p, const BlasArrays& arrays, int64_t num_terms, int64_t first) {
   std::memset(arrays.workspace, 0xFF, kWorkspaceBytes);
   for (int64_t j = 0; j < p.n; ++j) {

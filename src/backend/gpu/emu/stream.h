@@ -43,8 +43,8 @@ struct GpuSettings {
   /// Behavior of the GPU's BLAS library; none: there is no library.
   enum class Library : uint8_t { none, right, wrong, failing, fatal } library = Library::none;
   int library_version = 1;
-  /// For each algorithm that the library recommends, the number of threads that event times count for it.
-  /// Each algorithm adds terms in a different order. Empty: the library lists no algorithms.
+  /// Time of each algorithm that the library recommends, in threads (counts_threads). Each algorithm adds
+  /// terms in a different order. Empty: the library lists no algorithms.
   std::vector<int64_t> algorithm_threads = {};
   /// Seed of the random execution order of streams. 0: work runs only when a host waits for it.
   uint64_t order_seed = 0;

@@ -56,7 +56,7 @@ const CublasLt& cublaslt() {
   return library;
 }
 
-/// Max bytes of the workspace, which holds partial sums.
+/// Size in bytes of the workspace, which contains partial sums of split-K.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 /// Alignment of a matmul's arrays in bytes.
 constexpr uint32_t kAlignment = 64;
@@ -115,7 +115,7 @@ cublasLtMatmulPreferenceOpaque_t preference() {
   return made;
 }
 
-/// A matmul as described to the library.
+/// Descriptors of a matmul for the library.
 struct Problem {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c;
@@ -138,11 +138,11 @@ Problem::Problem(const BlasMatmul& p)
 
 std::vector<cublasLtMatmulAlgo_t> Problem::recommended(cublasLtHandle_t handle, int max_count) {
   HEARTH_CHECK(max_count <= kMaxBlasAlgorithms);
-  cublasLtMatmulPreferenceOpaque_t wish = preference();
+  cublasLtMatmulPreferenceOpaque_t preference_desc = preference();
   std::array<cublasLtMatmulHeuristicResult_t, kMaxBlasAlgorithms> found;
   int num_found = 0;
-  check(cublaslt().algo_get_heuristic(handle, &desc, &a, &b, &c, &c, &wish, max_count, found.data(),
-                                      &num_found),
+  check(cublaslt().algo_get_heuristic(handle, &desc, &a, &b, &c, &c, &preference_desc, max_count,
+                                      found.data(), &num_found),
         "choosing an algorithm of cuBLASLt");
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (const cublasLtMatmulHeuristicResult_t& result :
@@ -172,11 +172,12 @@ std::string Problem::fault_of(cublasLtHandle_t handle, const cublasLtMatmulAlgo_
   if (result.workspaceSize > kWorkspaceBytes)
     return fmt::format("the algorithm needs a workspace of {} bytes, but {} are planned",
                        result.workspaceSize, kWorkspaceBytes);
-  return has_fixed_order(algorithm) ? "" : "the algorithm adds partial sums in another order or precision";
+  return has_fixed_order(algorithm) ? ""
+                                    : "the algorithm does not add partial sums in f32 and in a fixed order";
 }
 
-/// A prepared matmul, with the given algorithm if it is valid, otherwise the one that the library's heuristic
-/// ranks first.
+/// A prepared matmul. It uses the algorithm in BlasMatmul if that is valid, otherwise the first that the
+/// library's heuristic recommends.
 struct Plan {
   Problem problem;
   cublasLtMatmulAlgo_t algorithm;

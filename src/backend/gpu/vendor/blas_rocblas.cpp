@@ -17,7 +17,7 @@ struct Rocblas {
   decltype(&rocblas_destroy_handle) destroy_handle = nullptr;
   decltype(&rocblas_gemm_ex) gemm_ex = nullptr;
   decltype(&rocblas_get_version_string) get_version_string = nullptr;
-  // Without decltype, because headers of ROCm 6.4 deprecate the function.
+  // Declared without decltype, which would warn: headers of ROCm 6.4 mark the function as deprecated.
   rocblas_status (*set_atomics_mode)(rocblas_handle, rocblas_atomics_mode) = nullptr;
   decltype(&rocblas_set_pointer_mode) set_pointer_mode = nullptr;
   decltype(&rocblas_set_stream) set_stream = nullptr;
