@@ -29,8 +29,6 @@ constexpr ClassName kClassNames[] = {{"llama", "LlamaForCausalLM"}, {"mistral", 
                                      {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"},
                                      {"phi3", "Phi3ForCausalLM"},   {"gemma2", "Gemma2ForCausalLM"}};
 
-double shortest(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
-
 class ConfigBuilder {
  public:
   explicit ConfigBuilder(const io::GgufFile& file) : file_(file), where_(file.path().string()) {
@@ -132,7 +130,7 @@ class ConfigBuilder {
 
   std::vector<double> table(const char* name) const {
     std::vector<double> values;
-    for (const float value : floats_of(*tensor(name))) values.push_back(shortest(value));
+    for (const float value : floats_of(*tensor(name))) values.push_back(io::shortest(value));
     return values;
   }
 

@@ -60,9 +60,6 @@ class BlockDecoder final : public TensorDecoder {
   const GgufFormat& format_;
 };
 
-/// Returns the double with the shortest decimal digits that identify the float.
-double shortest(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
-
 class Parser {
  public:
   Parser(std::span<const std::byte> bytes, std::string_view where)
@@ -279,6 +276,8 @@ class Parser {
 };
 
 }  // namespace
+
+double shortest(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
 
 bool is_gguf(std::span<const std::byte> bytes) {
   return bytes.size() >= kMagic.size() && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;

@@ -64,4 +64,7 @@ class GgufFile {
   GgufContents contents_;
 };
 
+/// Returns the double with the shortest decimal digits that identify the float.
+double shortest(float value);
+
 }  // namespace hearth::io

@@ -251,6 +251,7 @@ TEST(Text, BytesAndNames) {
   const std::vector<std::string> names = {"batch", "epochs", "seed"};
   EXPECT_EQ(nearest_name("bacth", names), "batch");
   EXPECT_EQ(nearest_name("learning_rate", names), std::nullopt);
+  EXPECT_EQ(nearest_name("q5", std::vector<std::string>{"", "fp32"}), std::nullopt);
 }
 
 TEST(File, WritesAtomicallyAndMaps) {
