@@ -135,7 +135,7 @@ TEST_F(Library, MultipliesInsideOtherOps) {
   EXPECT_THAT(found, testing::UnorderedElementsAre("conv2d", "conv2d_moments", "conv2d_grad_input",
                                                    "conv2d_grad_weight", "head_cross_entropy",
                                                    "head_cross_entropy_grad", "head_cross_entropy_train",
-                                                   "matmul_accumulate", "quantized_linear"));
+                                                   "head_top_k", "matmul_accumulate", "quantized_linear"));
 }
 
 TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
