@@ -328,6 +328,13 @@ std::vector<Sample> train_samples() {
     made.push_back(sample({2, 7, 9, 72}, dtype, dtype == DType::bf16, "relu", 1e-2));
     made.back().attrs.set("mask", int64_t{1});
   }
+  for (const bool residual : {true, false}) {
+    made.push_back(sample({2, 9, 9, 8}, DType::bf16, residual, "relu", 1e-2));
+    made.back().attrs.set("mask", int64_t{1});
+    if (!residual) made.push_back(made.back());
+    if (!residual) made.back().in.push_back(absent());
+    made.back().in.push_back(filled(SampleInput::Fill::positive, {3, 2, 8}));
+  }
   return made;
 }
 
