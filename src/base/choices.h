@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "base/dtype.h"
@@ -52,6 +54,13 @@ enum class RecordFormat : uint8_t {
   openai,             ///< {messages: [{role, content}]}; tools is optional
   preference          ///< {prompt, chosen, rejected}: strings, messages or full conversations
 };
+/// Divergence of a student's distribution P from its teacher's Q (knowledge distillation).
+enum class Divergence : uint8_t {
+  forward,  ///< KL(Q || P)
+  reverse,  ///< KL(P || Q)
+  jsd       ///< generalized Jensen-Shannon divergence (Agarwal et al. 2023, arXiv 2306.13649):
+            ///< beta KL(Q || M) + (1 - beta) KL(P || M), M = (1 - beta) P + beta Q
+};
 
 /// Names in recipes of the values of `Enum`, in the order of the values from kFirst<Enum> on; empty for enums
 /// that recipes do not use. A value without a name cannot be set in a recipe.
@@ -77,6 +86,8 @@ inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto"
 template <>
 inline constexpr auto kNames<RecordFormat> = std::to_array<std::string_view>(
     {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"});
+template <>
+inline constexpr auto kNames<Divergence> = std::to_array<std::string_view>({"forward", "reverse", "jsd"});
 /// Values of the recipe key `precision`: the dtype in which training computes.
 template <>
 inline constexpr auto kNames<DType> = std::to_array<std::string_view>({"fp32", "bf16", "fp16"});
@@ -94,6 +105,13 @@ constexpr Enum value_of(size_t name) {
 template <typename Enum>
 constexpr std::string_view name_of(Enum value) {
   return kNames<Enum>[static_cast<size_t>(value) - static_cast<size_t>(kFirst<Enum>)];
+}
+/// Returns the value with a name; nullopt if there is none.
+template <typename Enum>
+constexpr std::optional<Enum> value_named(std::string_view name) {
+  const auto found = std::ranges::find(kNames<Enum>, name);
+  if (found == kNames<Enum>.end()) return std::nullopt;
+  return value_of<Enum>(static_cast<size_t>(found - kNames<Enum>.begin()));
 }
 
 }  // namespace hearth

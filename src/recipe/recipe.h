@@ -28,9 +28,6 @@ enum class Document : uint8_t { file, paragraph, line };
 /// (flow matching, Lipman et al. 2022, arXiv 2210.02747), the noise (Ho et al. 2020, arXiv 2006.11239), or
 /// the velocity v (Salimans and Ho 2022, arXiv 2202.00512).
 enum class Objective : uint8_t { cross_entropy, dpo, flow, epsilon, v };
-/// Divergence of a student's distribution P from its teacher's Q: KL(Q || P), KL(P || Q), or the generalized
-/// Jensen-Shannon divergence (Agarwal et al. 2023, arXiv 2306.13649).
-enum class Divergence : uint8_t { forward, reverse, jsd };
 /// Distribution of the timesteps of training images (tasks/diffuse/noising.h).
 enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_normal, mode };
 /// Loss weight as a function of the timestep.
@@ -57,9 +54,6 @@ namespace hearth {
 
 template <>
 inline constexpr auto kNames<recipe::Transport> = std::to_array<std::string_view>({"host", "nccl"});
-template <>
-inline constexpr auto kNames<recipe::Divergence> = std::to_array<std::string_view>({"forward", "reverse",
-                                                                                    "jsd"});
 template <>
 inline constexpr auto kNames<recipe::AdapterKind> = std::to_array<std::string_view>({"", "lora"});
 template <>

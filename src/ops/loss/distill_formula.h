@@ -3,20 +3,22 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/choices.h"
 #include "base/formula.h"
 
 namespace hearth::ops {
+
+/// Returns the derivative of the soft cap (0: none), given its result.
+HEARTH_FORMULA inline float cap_slope(float capped, float softcap) {
+  const float t = softcap > 0 ? capped / softcap : 0.0F;
+  return 1 - t * t;
+}
 
 /// Divergence of the student's distribution P from the teacher's Q, and its share of a token's loss:
 /// (1 - weight) cross_entropy + weight temperature^2 D(Q, P). Both distributions have a class for each token
 /// that the teacher lists, and one class for all other tokens together (the tail), unless every token is
 /// listed. They are raised to the power 1 / temperature and normalized over these classes.
 struct DistillFormula {
-  enum class Divergence : uint8_t {
-    forward,  ///< KL(Q || P)
-    reverse,  ///< KL(P || Q)
-    jsd       ///< beta KL(Q || M) + (1 - beta) KL(P || M), M = (1 - beta) P + beta Q
-  };
   Divergence divergence = Divergence::forward;
   float weight = 0, temperature = 1, beta = 0.5F;
 

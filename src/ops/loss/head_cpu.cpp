@@ -248,15 +248,10 @@ class HeadRun {
         base_[layout_.lse + r] = tail;
         base_[layout_.tail_gradient + r] = base_[layout_.factor + r] * compared.tail_slope();
         for (int64_t k = 0; k < s_.top_k; ++k)
-          listed[k] = base_[layout_.factor + r] * compared.slope(static_cast<int>(k)) * cap_slope(listed[k]);
+          listed[k] = base_[layout_.factor + r] * compared.slope(static_cast<int>(k)) *
+                      ops::cap_slope(listed[k], s_.softcap);
       }
     });
-  }
-
-  /// Returns the derivative of the soft cap, given its result.
-  float cap_slope(float logit) const {
-    const float t = s_.softcap > 0 ? logit / s_.softcap : 0;
-    return 1 - t * t;
   }
 
   /// Updates a part's running maxima with a tile of logits, rescales its sums to them, then adds the tile's
@@ -348,7 +343,7 @@ class HeadRun {
     float* of_label = base_ + layout_.of_label;
     const float share = s_.top_k > 0 ? 1 - s_.distill.weight : 1;
     for_labels(tile, [&](int64_t r, float& logit) {
-      of_label[r] = share * factor[r] * cap_slope(s_.top_k > 0 ? of_label[r] : logit);
+      of_label[r] = share * factor[r] * ops::cap_slope(s_.top_k > 0 ? of_label[r] : logit, s_.softcap);
     });
     const float* factors = s_.top_k > 0 ? base_ + layout_.tail_gradient : factor;
     for (int64_t v = 0; v < tile.count; ++v) {

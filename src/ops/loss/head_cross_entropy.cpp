@@ -52,8 +52,7 @@ std::string check_teacher(const NodeView& node, size_t num_required) {
     return fmt::format("expected teacher_logps to be {}, got {}", to_string(f32_type(shape)),
                        to_string(node.in_type(teacher.logps)));
   const DistillFormula& formula = teacher.formula;
-  const bool mixes =
-      formula.divergence != DistillFormula::Divergence::jsd || (formula.beta > 0 && formula.beta < 1);
+  const bool mixes = formula.divergence != Divergence::jsd || (formula.beta > 0 && formula.beta < 1);
   if (teacher.top_k < 1 || teacher.top_k > node.in_type(HeadIn::weight).shape[0] ||
       !(formula.temperature > 0) || !mixes)
     return "expected 1 <= K <= V, temperature > 0 and, for jsd, 0 < beta < 1";
@@ -199,7 +198,7 @@ struct TokenReference {
   }
   /// Returns the divergence of class probabilities `p` (unnormalized) from `q`, both before the temperature.
   double divergence(std::vector<double> p, std::vector<double> q) const {
-    using enum DistillFormula::Divergence;
+    using enum Divergence;
     p = tempered(std::move(p));
     q = tempered(std::move(q));
     const double beta = static_cast<double>(teacher.formula.beta);
@@ -425,11 +424,8 @@ HeadTeacher::HeadTeacher(const NodeView& node, size_t num_required)
     : ids(num_required), logps(num_required + 1) {
   if (!node.has_input(ids) || node.in_type(ids).shape.rank() != 2) return;
   top_k = node.in_type(ids).shape[1];
-  const std::string divergence = node.attrs.text_or("divergence", "forward");
-  using enum DistillFormula::Divergence;
-  formula = {.divergence = divergence == "reverse" ? reverse
-                           : divergence == "jsd"   ? jsd
-                                                   : forward,
+  const auto divergence = value_named<Divergence>(node.attrs.text_or("divergence", "forward"));
+  formula = {.divergence = divergence.value_or(Divergence::forward),
              .weight = static_cast<float>(node.attrs.real_or("distill_weight", 0)),
              .temperature = static_cast<float>(node.attrs.real_or("temperature", 1)),
              .beta = static_cast<float>(node.attrs.real_or("beta", 0.5))};

@@ -219,20 +219,16 @@ RT_DEVICE void distill_row(float* row, int vocab, float softcap, const Tokens& t
   rt::sync_block();
   T* gradients = reinterpret_cast<T*>(row);
   const float share = dloss * (1 - tokens.formula.weight);
-  const auto cap_slope = [&](float logit) {
-    const float t = softcap > 0 ? logit / softcap : 0.0F;
-    return 1 - t * t;
-  };
   bool is_listed = false;
   for (int j = static_cast<int>(threadIdx.x); j < k; j += kBlockThreads) {
     const float hit = ids[j] == label ? share : 0.0F;
-    gradients[ids[j]] = rt::from_float<T>((dloss * compared.slope(j) - hit) * cap_slope(listed[j]));
+    gradients[ids[j]] = rt::from_float<T>((dloss * compared.slope(j) - hit) * cap_slope(listed[j], softcap));
     is_listed |= ids[j] == label;
   }
   const bool found = rt::reduce_block(is_listed ? 1.0F : 0.0F, rt::Max(), 0.0F) > 0;
   if (threadIdx.x == 0 && !found && label < vocab) {
     const float p = dloss * compared.tail_slope() * rt::fast_exp(of_label - tail);
-    gradients[label] = rt::from_float<T>((p - share) * cap_slope(of_label));
+    gradients[label] = rt::from_float<T>((p - share) * cap_slope(of_label, softcap));
   }
 }
 
