@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -23,8 +24,15 @@ inline constexpr auto kNames<BlockFormat> = std::to_array<std::string_view>({"",
 /// Number of elements per block.
 inline constexpr int64_t kBlockElements = 32;
 
-/// Returns the scale of a block before it is rounded to f16. `extreme`: the first element of the block with
-/// the largest magnitude.
+/// Returns the first element of a block with the largest magnitude.
+inline float extreme_of(const float* block) {
+  float largest = 0;
+  for (int64_t i = 0; i < kBlockElements; ++i) largest = std::max(largest, std::fabs(block[i]));
+  for (int64_t i = 0; i < kBlockElements; ++i)
+    if (std::fabs(block[i]) == largest) return block[i];
+  return largest;
+}
+/// Returns the scale of a block before it is rounded to f16. `extreme`: extreme_of the block.
 HEARTH_FORMULA inline float block_scale(BlockFormat format, float extreme) {
   return format == BlockFormat::q4_0 ? extreme / -8 : std::fabs(extreme) / 127;
 }

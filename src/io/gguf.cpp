@@ -100,9 +100,7 @@ int64_t code_bytes(BlockFormat format) {
 }
 
 void quantize_block(BlockFormat format, const float* values, std::byte* out) {
-  const float* largest = std::max_element(values, values + kBlockElements,
-                                          [](float a, float b) { return std::abs(a) < std::abs(b); });
-  const float scale = block_scale(format, *largest), inverse = inverse_of_scale(scale);
+  const float scale = block_scale(format, extreme_of(values)), inverse = inverse_of_scale(scale);
   const f16 stored = to_f16(scale);
   std::memcpy(out, &stored, sizeof stored);
   out += sizeof stored;

@@ -392,7 +392,7 @@ ValueId Builder::rounded(std::string_view name, ValueId weight) {
   std::vector<ValueId> inputs = {weight};
   if (mode_ == Mode::train && first_rounded_step_ > 0) inputs.push_back(counter());
   return apply("fake_quantize", inputs,
-               {{"format", static_cast<int64_t>(rounding_)}, {"first_step", first_rounded_step_}}, name);
+               {{"format", std::string(name_of(rounding_))}, {"first_step", first_rounded_step_}}, name);
 }
 
 ValueId Builder::dropout(std::string_view name, ValueId in, double rate) {

@@ -27,20 +27,11 @@ class FakeQuantize : public GpuTraining, public testing::WithParamInterface<Bloc
 
 /// Returns the values that a GGUF file of this format stores for a matrix.
 std::vector<float> as_stored(BlockFormat format, std::span<const float> matrix) {
-  const bool is_q4 = format == BlockFormat::q4_0;
-  const size_t bytes = is_q4 ? 18 : 34;
-  std::vector<std::byte> blocks(matrix.size() / 32 * bytes);
+  const io::GgufType type = format == BlockFormat::q4_0 ? io::GgufType::q4_0 : io::GgufType::q8_0;
+  std::vector<std::byte> blocks(static_cast<size_t>(io::gguf_row_bytes(type, std::ssize(matrix))));
   io::quantize_blocks(format, matrix, blocks.data());
-  std::vector<float> values;
-  for (size_t at = 0; at < blocks.size(); at += bytes) {
-    f16 scale;
-    std::memcpy(&scale, &blocks[at], sizeof scale);
-    for (size_t i = 0; i < 32; ++i) {
-      const auto byte = std::to_integer<int>(blocks[at + 2 + (is_q4 ? i % 16 : i)]);
-      const int code = is_q4 ? (i < 16 ? byte & 15 : byte >> 4) - 8 : static_cast<int8_t>(byte);
-      values.push_back(to_f32(scale) * static_cast<float>(code));
-    }
-  }
+  std::vector<float> values(matrix.size());
+  io::dequantize_gguf(type, blocks.data(), values);
   return values;
 }
 

@@ -153,7 +153,7 @@ TEST(FakeQuantize, PassesTheGradientOn) {
   const ir::Type type{.dtype = DType::f32, .shape = {2, 32}};
   const ir::ValueId x = graph.add_value("x", type, ir::Role::parameter);
   const ir::ValueId dy = graph.add_value("dy", type, ir::Role::input);
-  graph.add1(op("fake_quantize"), {x}, {{"format", int64_t{1}}, {"first_step", int64_t{0}}}, "");
+  graph.add1(op("fake_quantize"), {x}, {{"format", std::string("q4_0")}, {"first_step", int64_t{0}}}, "");
   const ir::Node node = graph.nodes[0];
   const std::vector<ir::ValueId> grads =
       node.op->vjp({.graph = graph, .node = node, .grad_out = std::vector{dy}, .op = ops::op});

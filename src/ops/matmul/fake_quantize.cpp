@@ -11,31 +11,20 @@
 namespace hearth::ops {
 namespace {
 
-constexpr std::array kFormats = {BlockFormat::q4_0, BlockFormat::q8_0};
-
+/// Returns the format of a node; none if its name is unknown.
 BlockFormat format_of(const NodeView& node) {
-  const auto index = node.attrs.integer("format");
-  return static_cast<BlockFormat>(index);
+  return value_named<BlockFormat>(node.attrs.text("format")).value_or(BlockFormat::none);
 }
 
 Inferred infer(const NodeView& node) {
   const Type& x = node.in_type(0);
-  if (std::ranges::find(kFormats, format_of(node)) == kFormats.end())
-    return refuse(fmt::format("there is no block format {}", node.attrs.integer("format")));
+  if (format_of(node) == BlockFormat::none)
+    return refuse(fmt::format("there is no block format '{}'", node.attrs.text("format")));
   if (x.dtype != DType::f32 || x.shape.rank() != 2 || x.shape[1] % kBlockElements != 0)
     return refuse_type("x", fmt::format("f32[N, {} M]", kBlockElements), x);
   if (node.in.size() > 1 && (node.in_type(1).dtype != DType::i64 || node.in_type(1).shape != Shape{2}))
     return refuse_type("the counter", "i64[2]", node.in_type(1));
   return same_as_first(node);
-}
-
-/// Returns the first element with the largest magnitude.
-float extreme_of(const float* x) {
-  float largest = 0;
-  for (int64_t i = 0; i < kBlockElements; ++i) largest = std::max(largest, std::abs(x[i]));
-  for (int64_t i = 0; i < kBlockElements; ++i)
-    if (std::abs(x[i]) == largest) return x[i];
-  return largest;
 }
 
 HEARTH_CLONES void round_block(BlockFormat format, const float* x, float scale, float* y) {
@@ -85,10 +74,10 @@ void reference(const ReferenceArgs& args) {
 std::vector<Sample> samples() {
   const SampleInput counter = filled(SampleInput::Fill::one, {2}, DType::i64);
   std::vector<Sample> result;
-  for (const BlockFormat format : kFormats) {
+  for (const BlockFormat format : {BlockFormat::q4_0, BlockFormat::q8_0}) {
     const auto sample = [&](std::vector<SampleInput> in, int64_t first_step) {
       result.push_back({.in = std::move(in),
-                        .attrs = {{"format", static_cast<int64_t>(format)}, {"first_step", first_step}},
+                        .attrs = {{"format", std::string(name_of(format))}, {"first_step", first_step}},
                         .tolerance = 0});
     };
     sample({normal({5, 64})}, 0);

@@ -11,7 +11,7 @@ using ir::NodeView;
 static_assert(kBlockElements == rt::kWarp, "a warp rounds a block, one element per lane");
 
 /// Returns the element of the first lane with the largest magnitude.
-RT_DEVICE float extreme_of(float element) {
+RT_DEVICE float extreme_of_lanes(float element) {
   const float largest = rt::reduce_warp(std::fabs(element), rt::Max());
   uint32_t lanes = rt::ballot(std::fabs(element) == largest);
   int first = 0;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t block = first_element() / rt::kWarp; block < num_blocks; block += warps) {
     const int64_t at = block * kBlockElements + rt::lane();
     const float element = x[at];
-    const float scale = block_scale(format, extreme_of(element));
+    const float scale = block_scale(format, extreme_of_lanes(element));
     const float stored = rt::to_float(rt::from_float<rt::f16>(scale));
     y[at] = off ? element : stored * block_code(format, element, inverse_of_scale(scale));
   }
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 ir::Kernel fake_quantize_gpu(const NodeView& node) {
   const int64_t num_elements = node.in_type(0).shape.num_elements();
-  const auto run = [=, format = static_cast<BlockFormat>(node.attrs.integer("format")),
+  const auto run = [=, format = *value_named<BlockFormat>(node.attrs.text("format")),
                     first_step = node.attrs.integer("first_step"),
                     has_counter = node.in.size() > 1](const KernelArgs& args) {
     rt::launch(round_blocks, {num_stride_blocks(num_elements), kBlockThreads}, args.stream->handle(),
