@@ -31,9 +31,19 @@ double slowdown(const ir::Cost& cost, bool half, const Device& device) {
   return rounds * device.units / cost.blocks / share;
 }
 
-/// Seconds of a node's arithmetic and of its memory traffic.
+/// Seconds of a node's arithmetic and of its memory traffic, and the kind of its kernel.
 struct Parts {
   double computing = 0, moving = 0;
+  ir::KernelKind kernel = ir::KernelKind::elementwise;
+
+  double seconds(const Device& device) const {
+    // With overlap, the longer of the two determines the time (roofline model).
+    return device.overlaps ? std::max(computing, moving) : computing + moving;
+  }
+  TimeRange expected(const Device& device) const {
+    const Expectation range = expectation_of(kernel, moving >= computing, device.vendor);
+    return {range.low * seconds(device), range.high * seconds(device)};
+  }
 };
 Parts parts_of(const ir::Graph& graph, const ir::Node& node, const Device& device) {
   const ir::Cost cost = ir::cost_of(graph, node);
@@ -43,15 +53,14 @@ Parts parts_of(const ir::Graph& graph, const ir::Node& node, const Device& devic
   const OpRates rates = op_rates(node.op->name, device.vendor);
   const double relative = cost.kernel == ir::KernelKind::conv ? rates.conv : 1;
   return {.computing = slowdown(cost, half, device) * cost.flops / (rate * relative),
-          .moving = cost.bytes / (device.bytes_per_second * rates.bandwidth)};
+          .moving = cost.bytes / (device.bytes_per_second * rates.bandwidth),
+          .kernel = cost.kernel};
 }
 
 }  // namespace
 
 double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& device) {
-  const Parts parts = parts_of(graph, node, device);
-  // With overlap, the longer of the two determines the time (roofline model).
-  return device.overlaps ? std::max(parts.computing, parts.moving) : parts.computing + parts.moving;
+  return parts_of(graph, node, device).seconds(device);
 }
 
 void TimeRange::add(const TimeRange& other, double times) {
@@ -60,12 +69,9 @@ void TimeRange::add(const TimeRange& other, double times) {
 }
 
 TimeRange expected_seconds(const ir::Graph& graph, const ir::Node& node, const Device& device) {
-  const double seconds = seconds_of(graph, node, device);
-  if (node.op->transfer != ir::Transfer::none) return {seconds, seconds};
   const Parts parts = parts_of(graph, node, device);
-  const Expectation expected =
-      expectation_of(ir::cost_of(graph, node).kernel, parts.moving >= parts.computing, device.vendor);
-  return {expected.low * seconds, expected.high * seconds};
+  const double seconds = parts.seconds(device);
+  return node.op->transfer == ir::Transfer::none ? parts.expected(device) : TimeRange{seconds, seconds};
 }
 
 StepTime simulate(const ir::Graph& graph, const Device& device) {
@@ -80,7 +86,8 @@ StepTime simulate(const ir::Graph& graph, const Device& device) {
   const std::vector<bool> launches = ir::kernel_starts(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
-    const double seconds = seconds_of(graph, node, device) + (launches[i] ? device.launch_seconds : 0);
+    const Parts parts = parts_of(graph, node, device);
+    const double seconds = parts.seconds(device) + (launches[i] ? device.launch_seconds : 0);
     const bool computes = node.op->transfer == ir::Transfer::none;
     const bool comes_in = node.op->transfer == ir::Transfer::fetch;
     double& queue = computes ? compute_done : comes_in ? in_done : out_done;
@@ -90,7 +97,7 @@ StepTime simulate(const ir::Graph& graph, const Device& device) {
     }
     queue = start + seconds;
     (computes ? time.compute_seconds : comes_in ? in_seconds : out_seconds) += seconds;
-    if (computes) computing.add(expected_seconds(graph, node, device), 1);
+    if (computes) computing.add(parts.expected(device), 1);
     for (const ir::ValueId out : node.outputs) ready[static_cast<size_t>(out)] = queue;
   }
   time.seconds = std::max({compute_done, in_done, out_done});

@@ -96,28 +96,22 @@ std::vector<Row> measured_rows(const nlohmann::json& card) {
   return rows;
 }
 
+/// Graph of a linear layer of 8192 tokens.
+std::string linear_graph(int64_t in_features, int64_t out_features) {
+  return fmt::format(R"(input %0 "a" : bf16[8192, {0}]
+input %1 "b" : bf16[{1}, {0}]
+%2 = matmul(%0, %1) {{transpose_b=1}} : bf16[8192, {1}]
+return %2
+)",
+                     in_features, out_features);
+}
+
 /// Graphs of the measured kernels: those of a layer of Llama 1B with 4 x 2048 tokens (bench/kernel.cpp).
 const std::map<std::string, std::string> kKernels = {
-    {"matmul_q-b4-bf16", R"(input %0 "a" : bf16[8192, 2048]
-input %1 "b" : bf16[2048, 2048]
-%2 = matmul(%0, %1) {transpose_b=1} : bf16[8192, 2048]
-return %2
-)"},
-    {"matmul_kv-b4-bf16", R"(input %0 "a" : bf16[8192, 2048]
-input %1 "b" : bf16[512, 2048]
-%2 = matmul(%0, %1) {transpose_b=1} : bf16[8192, 512]
-return %2
-)"},
-    {"matmul_up-b4-bf16", R"(input %0 "a" : bf16[8192, 2048]
-input %1 "b" : bf16[8192, 2048]
-%2 = matmul(%0, %1) {transpose_b=1} : bf16[8192, 8192]
-return %2
-)"},
-    {"matmul_down-b4-bf16", R"(input %0 "a" : bf16[8192, 8192]
-input %1 "b" : bf16[2048, 8192]
-%2 = matmul(%0, %1) {transpose_b=1} : bf16[8192, 2048]
-return %2
-)"},
+    {"matmul_q-b4-bf16", linear_graph(2048, 2048)},
+    {"matmul_kv-b4-bf16", linear_graph(2048, 512)},
+    {"matmul_up-b4-bf16", linear_graph(2048, 8192)},
+    {"matmul_down-b4-bf16", linear_graph(8192, 2048)},
     {"attention-b4-bf16", R"(input %0 "q" : bf16[8192, 2048]
 input %1 "k" : bf16[8192, 512]
 input %2 "v" : bf16[8192, 512]
