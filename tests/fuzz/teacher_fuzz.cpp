@@ -7,7 +7,7 @@
 #include "text/teacher_file.h"
 
 /// Checks that every accepted file has ascending ids below the size of the vocabulary. Corrects the header's
-/// digest, so that other headers reach the checks behind it.
+/// digest, so that other headers reach the checks that follow it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hearth;
   std::vector<uint8_t> bytes(data, data + size);

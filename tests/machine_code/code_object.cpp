@@ -171,7 +171,7 @@ CodeObject::CodeObject(const std::byte* elf, size_t bytes) {
     kernel.rsrc2 = read<uint32_t>(descriptor, 52);
     kernel.properties = read<uint16_t>(descriptor, 56);
     if (const auto most = node.map.find(".max_flat_workgroup_size"); most != node.map.end())
-      kernel.most_threads = static_cast<uint32_t>(most->second.number);
+      kernel.max_threads = static_cast<uint32_t>(most->second.number);
     if (const auto arguments = node.map.find(".args"); arguments != node.map.end()) {
       for (const Node& argument : arguments->second.list) {
         const auto name = argument.map.find(".name");

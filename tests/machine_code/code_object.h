@@ -32,7 +32,7 @@ struct Kernel {
   uint64_t entry = 0, code_bytes = 0;
   uint32_t argument_bytes = 0, lds_bytes = 0, scratch_bytes = 0, rsrc1 = 0, rsrc2 = 0;
   uint16_t properties = 0;
-  uint32_t most_threads = 0;  ///< of a block
+  uint32_t max_threads = 0;  ///< of a block
 };
 
 /// Instructions of a kernel.

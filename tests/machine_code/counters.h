@@ -28,7 +28,7 @@ int cycles_of(Unit unit, int generation);
 /// scalar cache.
 constexpr uint64_t kLoadLatency = 500, kSharedLatency = 64, kScalarLatency = 100;
 
-/// Sums over the blocks of a kernel. Where only some ran (Settings::most_blocks), those stand for all.
+/// Sums over the blocks of a kernel. Where only some ran (Settings::max_blocks), those stand for all.
 struct Counters {
   std::array<double, kUnits> executed = {};
   double launches = 0, blocks = 0, waves = 0;

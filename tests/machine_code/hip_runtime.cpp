@@ -39,7 +39,7 @@ using namespace machine_code;
 
 constexpr size_t kGap = 4096;
 /// Launches of which only some blocks run leave most memory untouched, and so it costs none.
-size_t memory_bytes() { return size_t{settings().most_blocks == 0 ? 4u : 24u} << 30; }
+size_t memory_bytes() { return size_t{settings().max_blocks == 0 ? 4u : 24u} << 30; }
 
 using capture::Stream;
 struct Event : capture::Event {
@@ -83,7 +83,7 @@ struct State {
     else if (order != "forward")
       set.order = Settings::Order::random, set.seed = std::stoull(order);
     set.counts = setting("MACHINE_CODE_REPORT", "") != "";
-    set.most_blocks = std::stoull(setting("MACHINE_CODE_BLOCKS", "0"));
+    set.max_blocks = std::stoull(setting("MACHINE_CODE_BLOCKS", "0"));
     counts();
     std::atexit([] { state().report(); });
   }
@@ -198,7 +198,7 @@ void* allocated(size_t bytes) {
   auto* made = static_cast<std::byte*>(std::aligned_alloc(kGap, whole));
   if (made == nullptr) return nullptr;
   const uint32_t poison = settings().poison;
-  for (size_t i = kGap; settings().most_blocks == 0 && i + sizeof poison <= whole; i += sizeof poison)
+  for (size_t i = kGap; settings().max_blocks == 0 && i + sizeof poison <= whole; i += sizeof poison)
     std::memcpy(made + i, &poison, sizeof poison);
   allow(reinterpret_cast<uint64_t>(made + kGap), bytes);
   return made + kGap;

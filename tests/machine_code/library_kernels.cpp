@@ -85,7 +85,7 @@ void count_matmul(const Kernel& kernel, uint64_t n, const std::map<std::string, 
   auto values = arguments_of(kernel.name, n, blocks, memory);
   std::vector<void*> arguments;
   for (const Argument& argument : kernel.arguments) arguments.push_back(&values[argument.name]);
-  count(kernel, blocks, {kernel.most_threads, 1, 1}, arguments.data(), 0);
+  count(kernel, blocks, {kernel.max_threads, 1, 1}, arguments.data(), 0);
 }
 
 /// Parses "X,Y,Z"; axes that are left out are 1.
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   const std::regex pattern(words[1]);
   settings().counts = true;
-  settings().most_blocks = matmul ? 1 : std::stoull(words[6]);
+  settings().max_blocks = matmul ? 1 : std::stoull(words[6]);
   try {
     const CodeObject object(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
     std::map<std::string, std::byte*> memory;

@@ -271,7 +271,7 @@ std::byte* Block::global(uint64_t address, uint32_t bytes, bool writes, bool ato
     throw Fault{(writes ? "writes " : "reads ") + at_bytes(bytes, address) + ", which are in no allocation"};
   }
   if (address % std::min(bytes, 4u) != 0) throw Fault{at_bytes(bytes, address) + " are not aligned"};
-  if (settings().most_blocks != 0) return reinterpret_cast<std::byte*>(address);
+  if (settings().max_blocks != 0) return reinterpret_cast<std::byte*>(address);
   if (bytes < found->grain) watch_bytes(*found);
   if (found->visits.empty()) found->visits.resize((found->end - begin) / found->grain + 1);
   const auto me = static_cast<uint32_t>(index_ + 1);
@@ -408,7 +408,7 @@ void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, s
   const uint32_t saved = _mm_getcsr();
   constexpr uint32_t kFlushes = 0x8040;
   _mm_setcsr(saved & ~kFlushes);
-  const uint64_t most = settings().most_blocks, all = blocks.count();
+  const uint64_t most = settings().max_blocks, all = blocks.count();
   std::vector<uint64_t> order(most == 0 ? all : std::min(most, all));
   for (uint64_t i = 0; i < order.size(); ++i) order[i] = sample(i, order.size(), all);
   if (settings().order == Settings::Order::reverse) std::ranges::reverse(order);
