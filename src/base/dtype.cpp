@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/e4m3.h"
 #include "base/error.h"
 
 namespace hearth {
@@ -116,7 +117,7 @@ f16 to_f16(float value) {
 
 float f8_e4m3_to_f32(uint8_t bits) {
   if ((bits & 0x7f) == 0x7f) return std::numeric_limits<float>::quiet_NaN();
-  return decode_f8(bits, 3, 7);
+  return e4m3_value(bits);
 }
 
 float f8_e5m2_to_f32(uint8_t bits) {
@@ -126,7 +127,9 @@ float f8_e5m2_to_f32(uint8_t bits) {
   return decode_f8(bits, 2, 15);
 }
 
-uint8_t f32_to_f8_e4m3(float value) { return encode_f8<f8_e4m3_to_f32>(value, 0x7e); }
+uint8_t f32_to_f8_e4m3(float value) {
+  return std::isnan(value) ? static_cast<uint8_t>(std::signbit(value) ? 0xff : 0x7f) : e4m3_code(value);
+}
 uint8_t f32_to_f8_e5m2(float value) { return encode_f8<f8_e5m2_to_f32>(value, 0x7b); }
 
 double load_element(DType dtype, const void* data, int64_t index) {

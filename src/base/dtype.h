@@ -36,6 +36,9 @@ inline bf16 to_bf16(float value) {
   return {static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
+/// Largest finite f16.
+inline constexpr float kMaxF16 = 65504;
+
 float to_f32(f16 value);
 /// Converts to binary16, rounding to nearest even; overflow gives infinity.
 f16 to_f16(float value);
