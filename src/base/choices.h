@@ -27,7 +27,21 @@ enum class Parallel : uint8_t {
   local_sgd
 };
 /// Compression of the gradients that workers exchange (passes/parallel/compress.h).
-enum class Compress : uint8_t { none, bf16, powersgd };
+enum class Compress : uint8_t { none, bf16, powersgd, fp8 };
+/// Rounding of the operands of matmuls with weights (ops/matmul/round_e4m3.h): none, or to E4M3 values, which
+/// share a power of two as scale.
+enum class MatmulPrecision : uint8_t {
+  same,        ///< no rounding: the recipe key `precision`
+  fp8,         ///< a scale per row of activations and gradients, and per row or column of a weight
+  fp8_tensor,  ///< a scale per tensor
+  fp8_blocks   ///< a scale per 128 elements of a row, and per 128 x 128 elements of a weight (DeepSeek-V3)
+};
+/// Precision of the activations that are saved for the backward pass (passes/memory/encode_saved.h).
+enum class SavedActivations : uint8_t {
+  full,      ///< that of training
+  fp8,       ///< E4M3 with a scale for each row, where a rounding error is acceptable
+  automatic  ///< full or fp8, chosen by the planner
+};
 /// When to test a GPU's kernels before training. once: once for each combination of GPU, driver and build of
 /// Hearth.
 enum class SelfTestMode : uint8_t { always, once, never };
@@ -73,7 +87,12 @@ template <>
 inline constexpr auto kNames<Parallel> = std::to_array<std::string_view>({"data", "zero1", "sharded",
                                                                           "pipeline"});
 template <>
-inline constexpr auto kNames<Compress> = std::to_array<std::string_view>({"none", "bf16", "powersgd"});
+inline constexpr auto kNames<Compress> = std::to_array<std::string_view>({"none", "bf16", "powersgd", "fp8"});
+template <>
+inline constexpr auto kNames<MatmulPrecision> = std::to_array<std::string_view>({"same", "fp8", "fp8-tensor",
+                                                                                 "fp8-blocks"});
+template <>
+inline constexpr auto kNames<SavedActivations> = std::to_array<std::string_view>({"full", "fp8", "auto"});
 template <>
 inline constexpr auto kNames<SelfTestMode> = std::to_array<std::string_view>({"always", "once", "never"});
 template <>

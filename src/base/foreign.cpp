@@ -78,12 +78,11 @@ std::string to_jsonl(const fs::path& path, std::string_view read) {
 
 }  // namespace
 
-std::string download_advice(const fs::path& path, std::string_view flags) {
+std::string download_advice(const fs::path& path, std::string_view prefix) {
   const std::string name = hub_name(path);
   if (name.empty()) return "";
-  return fmt::format(
-      "; if that is a name on the Hugging Face hub, download it first: hf download {}{} --local-dir {}", name,
-      flags, name.substr(name.find('/') + 1));
+  return fmt::format("; if that is a name on the Hugging Face hub, write {}{}, which is downloaded", prefix,
+                     name);
 }
 
 void refuse_unsupported_weights(std::span<const std::byte> bytes, std::string_view path) {
@@ -126,7 +125,7 @@ void refuse_binary_data(std::string_view contents, const fs::path& path) {
 void refuse_unsupported_records(const fs::path& path) {
   std::error_code unknown;
   if (!fs::exists(path, unknown)) {
-    const std::string advice = download_advice(path, " --repo-type dataset");
+    const std::string advice = download_advice(path, "hf:datasets/");
     if (advice.empty())
       user_error("cannot open {}: there is no such file; try data=FILE.jsonl", path.string());
     user_error("the data file '{}' does not exist{}", path.string(), advice);

@@ -10,10 +10,10 @@
 /// names on a model hub. Each message contains the command that converts or downloads the file.
 namespace hearth {
 
-/// Returns advice to download a missing path if it looks like a name on the Hugging Face hub (org/name, or
-/// its URL), worded as the end of a sentence; otherwise an empty string. `flags`: flags of the download
-/// command.
-std::string download_advice(const fs::path& path, std::string_view flags = "");
+/// Returns advice to write hf:ORG/NAME for a missing path if it looks like a name on the Hugging Face hub
+/// (ORG/NAME, or its URL), worded as the end of a sentence; otherwise an empty string. `prefix`: hf:datasets/
+/// for data.
+std::string download_advice(const fs::path& path, std::string_view prefix = "hf:");
 
 /// Throws a UserError if bytes that should be a safetensors file are a bare pickle.
 void refuse_unsupported_weights(std::span<const std::byte> bytes, std::string_view path);

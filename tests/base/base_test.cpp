@@ -21,6 +21,7 @@
 
 #include "base/asan.h"
 #include "base/dtype.h"
+#include "base/e4m3.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -81,6 +82,49 @@ TEST(DType, EightBitFloatsRoundTripAndSaturate) {
   }
   EXPECT_EQ(f8_e4m3_to_f32(f32_to_f8_e4m3(1e6F)), 448.0F);
   EXPECT_EQ(f8_e5m2_to_f32(f32_to_f8_e5m2(-1e6F)), -57344.0F);
+}
+
+/// Returns the E4M3 code nearest to a magnitude of at most kMaxE4m3, by comparing all codes.
+uint8_t nearest_e4m3(float magnitude) {
+  uint8_t best = 0;
+  for (int code = 1; code < 0x7f; ++code) {
+    const float error = std::fabs(e4m3_value(static_cast<uint32_t>(code)) - magnitude);
+    const float best_error = std::fabs(e4m3_value(best) - magnitude);
+    if (error < best_error || (error == best_error && code % 2 == 0)) best = static_cast<uint8_t>(code);
+  }
+  return best;
+}
+
+TEST(E4m3, RoundsToTheNearestOfAllCodes) {
+  EXPECT_EQ(e4m3_value(0x7e), kMaxE4m3);
+  EXPECT_EQ(e4m3_value(1), 0x1p-9F);
+  EXPECT_EQ(e4m3_value(0x89), -0x1.2p-6F);
+  for (uint32_t code = 0; code < 0x7f; ++code) {
+    EXPECT_EQ(e4m3_code(e4m3_value(code)), code);
+    EXPECT_EQ(e4m3_code(-e4m3_value(code)), code | 0x80);
+    const float middle = (e4m3_value(code) + e4m3_value(code + 1)) / 2;
+    for (const float x : {middle, std::nextafter(middle, 0.0F), std::nextafter(middle, 1e3F)}) {
+      EXPECT_EQ(e4m3_code(x), nearest_e4m3(std::min(x, kMaxE4m3))) << x;
+    }
+  }
+  for (const float x : {449.0F, 1e6F, std::numeric_limits<float>::infinity()}) EXPECT_EQ(e4m3_code(-x), 0xfe);
+  EXPECT_EQ(e4m3_code(std::numeric_limits<float>::quiet_NaN()), 0x7e);
+  EXPECT_EQ(e4m3_code(1e-30F), 0);
+}
+
+TEST(E4m3, ScalesRowsIntoItsRange) {
+  for (const float absmax : {448.0F, 449.0F, 1.0F, 1.75F, 1.7500001F, 1e6F, 3e38F, 1e-20F, 0x1p-118F}) {
+    const uint8_t exponent = e4m3_exponent(absmax);
+    const float scale = e4m3_scale(exponent);
+    EXPECT_LE(absmax / scale, kMaxE4m3) << absmax;
+    EXPECT_GT(absmax / scale, kMaxE4m3 / 2) << absmax;
+    EXPECT_EQ(e4m3_inverse_scale(exponent), 1 / scale);
+  }
+  EXPECT_EQ(e4m3_scale(e4m3_exponent(0)), 1.0F);
+  EXPECT_EQ(e4m3_scale(e4m3_exponent(0x1p-149F)), 0x1p-126F);
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_TRUE(std::isnan(e4m3_scale(e4m3_exponent(bad))));
+  }
 }
 
 TEST(Shape, RefusesAbsurdShapes) {
