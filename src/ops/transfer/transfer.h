@@ -13,4 +13,10 @@ extern const ir::OpDef stash;  ///< (x on the device) -> a copy of x in host mem
 extern const ir::OpDef
     load;  ///< (weight or state on the device, x in host memory): overwrites the former with x
 
+/// Lossy copies on the device, of 1 byte per element, that replace saved activations between the forward and
+/// the backward pass. Each row of the last axis has a power-of-two scale (base/e4m3.h); a row with an
+/// infinite or NaN element is decoded to NaN.
+extern const ir::OpDef encode_fp8;  ///< x -> u8[rows * columns codes, then rows exponent bytes]
+extern const ir::OpDef decode_fp8;  ///< codes -> a value of attributes `shape` and `dtype`
+
 }  // namespace hearth::ops
