@@ -1,3 +1,5 @@
+#include "base/e5m2.h"
+#include "base/pruning.h"
 #include "ops/many_tensors.h"
 #include "ops/update/rules.h"
 #include "ops/update/update.h"
@@ -16,6 +18,15 @@ struct Scalars {
   const float* lr;
   const float* factor;
   const float* step_count;
+};
+
+/// Base of updates without options and scalars.
+struct PlainUpdate {
+  static constexpr bool kHasFactor = false;
+  using Options = int;
+  using Step = int;
+  static Scalars scalars(const KernelArgs& /*args*/) { return {}; }
+  RT_DEVICE static Step begin(int options, const Scalars& /*scalars*/) { return options; }
 };
 
 /// Each of the following structs is a template argument of update(): it defines the arrays of a tensor
@@ -128,35 +139,25 @@ struct Ema {
 };
 
 template <typename T>
-struct Accumulate {
+struct Accumulate : PlainUpdate {
   struct Tensor {
     float* sums;
     const T* grad;
   };
-  static constexpr bool kHasFactor = false;
-  using Options = int;
-  using Step = int;
   static Tensor tensor(const KernelArgs& args) { return {output_of<float>(args, 0), input_of<T>(args, 1)}; }
-  static Scalars scalars(const KernelArgs& /*args*/) { return {}; }
-  RT_DEVICE static Step begin(int options, const Scalars& /*scalars*/) { return options; }
   RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
     t.sums[i] += rt::to_float(t.grad[i]);
   }
 };
 
-struct Feedback {
+struct Feedback : PlainUpdate {
   struct Tensor {
     float* gradient;
     float* error;
   };
-  static constexpr bool kHasFactor = false;
-  using Options = int;
-  using Step = int;
   static Tensor tensor(const KernelArgs& args) {
     return {output_of<float>(args, 0), output_of<float>(args, 1)};
   }
-  static Scalars scalars(const KernelArgs& /*args*/) { return {}; }
-  RT_DEVICE static Step begin(int options, const Scalars& /*scalars*/) { return options; }
   RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
     const float whole = t.gradient[i] + t.error[i];
     t.gradient[i] = rt::to_float(rt::from_float<rt::bf16>(whole));
@@ -164,16 +165,91 @@ struct Feedback {
   }
 };
 
-struct Zero {
+struct Fp8Feedback : PlainUpdate {
+  struct Tensor {
+    float* sent;
+    float* error;
+    const float* squares;
+  };
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<float>(args, 0), output_of<float>(args, 1), input_of<float>(args, 2)};
+  }
+  RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
+    const float scale = e5m2_scale(*t.squares), whole = t.error[i];
+    t.sent[i] = round_to_e5m2(whole * (1 / scale));
+    t.error[i] = rounding_error(whole, t.sent[i] * scale);
+  }
+};
+
+struct Fp8Restore : PlainUpdate {
+  struct Tensor {
+    const float* x;
+    float* y;
+    const float* squares;
+  };
+  static Tensor tensor(const KernelArgs& args) {
+    return {input_of<float>(args, 0), output_of<float>(args, 0), input_of<float>(args, 1)};
+  }
+  RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
+    t.y[i] = t.x[i] * e5m2_scale(*t.squares);
+  }
+};
+
+template <typename T>
+struct MaskGradient : PlainUpdate {
+  struct Tensor {
+    T* out;
+    const T* grad;
+    const uint8_t* mask;
+  };
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<T>(args, 0), input_of<T>(args, 0), input_of<uint8_t>(args, 1)};
+  }
+  RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
+    t.out[i] = is_pruned(t.mask, i) ? rt::from_float<T>(0) : t.grad[i];
+  }
+};
+
+struct ApplyMask : PlainUpdate {
+  struct Tensor {
+    float* values;
+    const uint8_t* mask;
+  };
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<float>(args, 0), input_of<uint8_t>(args, 1)};
+  }
+  RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
+    if (is_pruned(t.mask, i)) t.values[i] = 0;
+  }
+};
+
+template <typename T>
+struct PruneScore {
+  struct Tensor {
+    float* score;
+    const T* grad;
+    const float* weight;  ///< null: the score is the gradient
+  };
+  static constexpr bool kHasFactor = true;
+  using Options = int;
+  using Step = float;  ///< factor of the gradient
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<float>(args, 0), input_of<T>(args, 1),
+            args.in.size() > 3 ? input_of<float>(args, 3) : nullptr};
+  }
+  static Scalars scalars(const KernelArgs& args) { return {nullptr, input_of<float>(args, 2), nullptr}; }
+  RT_DEVICE static Step begin(int /*options*/, const Scalars& scalars) { return *scalars.factor; }
+  RT_DEVICE static void move(float factor, const Tensor& t, int64_t i) {
+    const float grad = factor * rt::to_float(t.grad[i]);
+    t.score[i] = t.weight == nullptr ? grad : t.score[i] - grad * t.weight[i];
+  }
+};
+
+struct Zero : PlainUpdate {
   struct Tensor {
     float* values;
   };
-  static constexpr bool kHasFactor = false;
-  using Options = int;
-  using Step = int;
   static Tensor tensor(const KernelArgs& args) { return {output_of<float>(args, 0)}; }
-  static Scalars scalars(const KernelArgs& /*args*/) { return {}; }
-  RT_DEVICE static Step begin(int options, const Scalars& /*scalars*/) { return options; }
   RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) { t.values[i] = 0; }
 };
 
@@ -225,6 +301,8 @@ ir::Kernel accumulate_gpu(std::span<const NodeView> nodes) {
                            [&](auto grad) { return make<Accumulate<decltype(grad)>>(nodes, 0); });
 }
 ir::Kernel bf16_feedback_gpu(std::span<const NodeView> nodes) { return make<Feedback>(nodes, 0); }
+ir::Kernel fp8_feedback_gpu(std::span<const NodeView> nodes) { return make<Fp8Feedback>(nodes, 0); }
+ir::Kernel fp8_restore_gpu(std::span<const NodeView> nodes) { return make<Fp8Restore>(nodes, 0); }
 ir::Kernel sgd_update_gpu(std::span<const NodeView> nodes) {
   return with_storage_type(gradient_of(nodes), [&](auto grad) {
     return make<Sgd<decltype(grad)>>(nodes, sgd_rule(nodes[0].attrs));
@@ -244,13 +322,28 @@ ir::Kernel ema_update_gpu(std::span<const NodeView> nodes) {
   return make<Ema>(nodes, static_cast<float>(1 - nodes[0].attrs.real("decay")));
 }
 
+ir::Kernel mask_gradient_gpu(std::span<const NodeView> nodes) {
+  return with_storage_type(nodes[0].in_type(0).dtype,
+                           [&](auto grad) { return make<MaskGradient<decltype(grad)>>(nodes, 0); });
+}
+ir::Kernel apply_mask_gpu(std::span<const NodeView> nodes) { return make<ApplyMask>(nodes, 0); }
+ir::Kernel prune_score_gpu(std::span<const NodeView> nodes) {
+  return with_storage_type(gradient_of(nodes),
+                           [&](auto grad) { return make<PruneScore<decltype(grad)>>(nodes, 0); });
+}
+
 const GpuKernels kKernels = {{.op = "zero", .many = zero_gpu},
                              {.op = "accumulate", .many = accumulate_gpu},
                              {.op = "bf16_feedback", .many = bf16_feedback_gpu},
+                             {.op = "fp8_feedback", .many = fp8_feedback_gpu},
+                             {.op = "fp8_restore", .many = fp8_restore_gpu},
                              {.op = "sgd_update", .many = sgd_update_gpu},
                              {.op = "adamw_update", .many = adamw_update_gpu},
                              {.op = "lion_update", .many = lion_update_gpu},
-                             {.op = "ema_update", .many = ema_update_gpu}};
+                             {.op = "ema_update", .many = ema_update_gpu},
+                             {.op = "mask_gradient", .many = mask_gradient_gpu},
+                             {.op = "apply_mask", .many = apply_mask_gpu},
+                             {.op = "prune_score", .many = prune_score_gpu}};
 
 }  // namespace
 }  // namespace hearth::ops
