@@ -52,7 +52,7 @@ inline constexpr float kListedLogit = -1e30F;
 /// Classes of one token: k listed tokens, and the tail if `has_tail`.
 struct DistillClasses {
   const float* logits;  ///< student's logits of the listed tokens
-  const float* logps;   ///< teacher's log-probabilities of the listed tokens
+  const float* logps;   ///< teacher's log-probabilities of the listed tokens; without a tail also its logits
   int k;
   float tail;  ///< logsumexp of the student's logits of all other tokens
   bool has_tail;
@@ -146,6 +146,51 @@ struct DistillThread {
   HEARTH_FORMULA int step() const { return 1; }
   HEARTH_FORMULA float max(float value) const { return value; }
   HEARTH_FORMULA float sum(float value) const { return value; }
+};
+
+/// Calls body(DistillToken) for the two classes of a sigmoid: the logits {logit, 0} of the student and
+/// {teacher, 0} of the teacher.
+template <typename Body>
+HEARTH_FORMULA float of_sigmoid(const DistillFormula& formula, float logit, float teacher, Body body) {
+  const float logits[] = {logit, 0}, logps[] = {teacher, 0};
+  const DistillClasses classes{.logits = logits, .logps = logps, .k = 2, .tail = 0, .has_tail = false};
+  return body(DistillToken(formula, classes, DistillThread()));
+}
+
+/// A row of logits of student and teacher, [width] each: the logits of one softmax, or of `width` sigmoids.
+struct DistillRow {
+  const float* logits;
+  const float* teacher;
+  int width;
+  bool sigmoid;
+
+  /// Returns the row's loss with formula.weight 1, summed over sigmoids, to all `threads`.
+  template <typename Threads>
+  HEARTH_FORMULA float loss(const DistillFormula& formula, Threads threads) const {
+    if (!sigmoid) return softmax(formula, threads).loss(0);
+    float sum = 0;
+    for (int j = threads.first(); j < width; j += threads.step())
+      sum += of_sigmoid(formula, logits[j], teacher[j], [](const auto& token) { return token.loss(0); });
+    return threads.sum(sum);
+  }
+  /// Calls write(j, derivative of the loss with respect to logit j) for each logit, in one of the threads.
+  template <typename Threads, typename Write>
+  HEARTH_FORMULA void slopes(const DistillFormula& formula, Threads threads, Write write) const {
+    if (!sigmoid) {
+      const DistillToken token = softmax(formula, threads);
+      for (int j = threads.first(); j < width; j += threads.step()) write(j, token.slope(j));
+      return;
+    }
+    for (int j = threads.first(); j < width; j += threads.step())
+      write(j, of_sigmoid(formula, logits[j], teacher[j], [](const auto& token) { return token.slope(0); }));
+  }
+
+ private:
+  template <typename Threads>
+  HEARTH_FORMULA DistillToken softmax(const DistillFormula& formula, Threads threads) const {
+    return DistillToken(
+        formula, {.logits = logits, .logps = teacher, .k = width, .tail = 0, .has_tail = false}, threads);
+  }
 };
 
 }  // namespace hearth::ops

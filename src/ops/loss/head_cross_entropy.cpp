@@ -424,11 +424,8 @@ HeadTeacher::HeadTeacher(const NodeView& node, size_t num_required)
     : ids(num_required), logps(num_required + 1) {
   if (!node.has_input(ids) || node.in_type(ids).shape.rank() != 2) return;
   top_k = node.in_type(ids).shape[1];
-  const auto divergence = value_named<Divergence>(node.attrs.text_or("divergence", "forward"));
-  formula = {.divergence = divergence.value_or(Divergence::forward),
-             .weight = static_cast<float>(node.attrs.real_or("distill_weight", 0)),
-             .temperature = static_cast<float>(node.attrs.real_or("temperature", 1)),
-             .beta = static_cast<float>(node.attrs.real_or("beta", 0.5))};
+  formula = distill_formula(node.attrs);
+  formula.weight = static_cast<float>(node.attrs.real_or("distill_weight", 0));
 }
 
 const OpDef head_cross_entropy{

@@ -58,6 +58,41 @@ struct HeadTeacher {
   HeadTeacher(const ir::NodeView& node, size_t num_required);
 };
 
+/// Divergence of a student's logits from a teacher's, both f32 [N, K]: temperature^2 times the divergence of
+/// DistillFormula over the K classes of each row, f32 [N]. With sigmoid=1 each logit has two classes (z and
+/// 0), and a row's loss is the sum over its logits. Attributes: divergence, temperature, beta, sigmoid. Rows
+/// whose label, i32 [N], is the attribute `ignore` have loss and gradient 0. The teacher gets no gradient.
+extern const ir::OpDef distill_loss;
+extern const ir::OpDef distill_loss_grad;
+
+/// Indices of the inputs of distill_loss and distill_loss_grad; only the latter has dlosses, before the
+/// optional labels.
+struct DistillIn {
+  enum : size_t { logits, teacher, labels, dlosses = labels, grad_labels };
+};
+
+/// Attributes of a node of distill_loss or distill_loss_grad.
+struct DistillAttrs {
+  DistillFormula formula;
+  bool sigmoid = false, ignores = false;
+  int ignore = 0;
+  explicit DistillAttrs(const ir::NodeView& node);
+  /// Returns the row r of logits [N, width].
+  HEARTH_FORMULA DistillRow row(const float* logits, const float* teacher, int64_t r, int64_t width) const {
+    return {.logits = logits + r * width,
+            .teacher = teacher + r * width,
+            .width = static_cast<int>(width),
+            .sigmoid = sigmoid};
+  }
+  /// True if row r is excluded from the loss. `labels` may be null.
+  HEARTH_FORMULA bool skips(const int32_t* labels, int64_t r) const {
+    return ignores && labels != nullptr && labels[r] == ignore;
+  }
+};
+
+/// Returns the formula of a node's attributes divergence, temperature and beta, with weight 1.
+DistillFormula distill_formula(const ir::Attrs& attrs);
+
 /// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290, equation 7): loss -log sigmoid(x)
 /// per pair, with x = beta ((chosen - rejected) - (reference chosen - reference rejected)); label smoothing
 /// as in Mitchell's conservative DPO. The inputs are log-probabilities of policy and reference model in pairs
