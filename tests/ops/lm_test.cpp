@@ -8,6 +8,7 @@
 
 #include "base/threads.h"
 #include "ir/op_def.h"
+#include "ops/lm/score_plan.h"
 #include "ops/op_list.h"
 #include "ops/update/dynamic_map.h"
 
@@ -120,6 +121,44 @@ TEST(Attention, NeverHasRoomForEveryScore) {
   EXPECT_LT(prepare("attention", {q, k, k}, attention_attrs(1), 2).kernel.workspace_bytes, kTime * kTime / 8);
   EXPECT_LT(prepare("attention_grad", {q, k, k, q, lse, q}, attention_attrs(1), 2).kernel.workspace_bytes,
             kTime * kTime / 8);
+}
+
+/// A Llama with 32 heads of 128 and 8 key heads.
+ScorePlan plan_of_llama(int64_t batch, int64_t time, int64_t bytes = kMaxScoreBytes) {
+  return {{.batch = batch, .kv_heads = 8, .queries_per_key = 4, .time = time, .head_size = 128}, bytes};
+}
+
+TEST(ScorePlan, IsWithinItsLimitAndMinimizesRanges) {
+  const ScorePlan one = plan_of_llama(1, 1024);
+  EXPECT_EQ(one.queries, 1024);
+  EXPECT_EQ(one.key_heads, 8);
+  EXPECT_EQ(one.score_bytes, int64_t{64} << 20);
+  EXPECT_EQ(one.sum_bytes, 0);
+  const ScorePlan groups = plan_of_llama(64, 512);
+  EXPECT_EQ(groups.samples, 16);
+  EXPECT_EQ(groups.queries, 512);
+  const ScorePlan ranges = plan_of_llama(1, 8192);
+  EXPECT_EQ(ranges.key_heads, 8);
+  EXPECT_EQ(ranges.queries, 384);
+  for (const int64_t time : {4096, 8192, 20000, 131072}) {
+    const ScorePlan plan = plan_of_llama(3, time);
+    EXPECT_TRUE(plan.is_stored()) << time;
+    EXPECT_LE(plan.score_bytes + plan.sum_bytes, kMaxScoreBytes) << time;
+  }
+  EXPECT_FALSE(plan_of_llama(1, 1024, 0).is_stored());
+}
+
+TEST(AttentionGrad, NeedsMoreTimeWithoutStoredScores) {
+  const ir::OpDef& op = *find_op("attention_grad");
+  const ir::Type q{.dtype = DType::bf16, .shape = {300, 16}}, k{.dtype = DType::bf16, .shape = {300, 8}};
+  const ir::Type lse{.dtype = DType::f32, .shape = {300, 2}};
+  const std::vector<ir::Type> in = {q, k, k, q, lse, q}, out = {q, k, k};
+  const ir::Attrs attrs = attention_attrs(1);
+  const auto smaller = op.smaller({.attrs = attrs, .in = in, .out = out});
+  ASSERT_TRUE(smaller);
+  const ir::NodeView without{.attrs = *smaller, .in = in, .out = out};
+  EXPECT_LT(op.cost(without).filled, op.cost({.attrs = attrs, .in = in, .out = out}).filled);
+  EXPECT_FALSE(op.smaller(without));
 }
 
 TEST(Embedding, AnIdOutsideTheTableGivesNaN) {

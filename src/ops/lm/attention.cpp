@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "ops/lm/lm.h"
+#include "ops/lm/score_plan.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -254,8 +255,17 @@ Cost cost_of_matmuls(const NodeView& node, double matmuls, KernelKind kernel) {
 Cost cost(const NodeView& node) { return cost_of_matmuls(node, 2, KernelKind::attention); }
 Cost grad_cost(const NodeView& node) {
   const bool large = spec_of(node).head_size > 64;
-  return cost_of_matmuls(node, 5,
-                         large ? KernelKind::attention_grad_large_heads : KernelKind::attention_grad);
+  Cost cost =
+      cost_of_matmuls(node, 5, large ? KernelKind::attention_grad_large_heads : KernelKind::attention_grad);
+  // Without stored dS, two of seven matmuls recompute scores.
+  if (dtype_bytes(node.in_type(0).dtype) == 2 && !score_plan_of(node).is_stored()) cost.filled = 5.0 / 7;
+  return cost;
+}
+std::optional<Attrs> without_scores(const NodeView& node) {
+  if (!score_plan_of(node).is_stored()) return std::nullopt;
+  Attrs attrs = node.attrs;
+  attrs.set("score_bytes", int64_t{0});
+  return attrs;
 }
 
 struct Case {
@@ -375,8 +385,37 @@ std::vector<Sample> samples() {
   }
   return result;
 }
+/// Samples in which dS is stored for several groups of key heads or ranges of queries, or not at all.
+std::vector<Sample> samples_of_scores() {
+  const auto limited = [](const Case& c, int64_t score_bytes) {
+    Sample result = sample(c);
+    result.attrs.set("score_bytes", score_bytes);
+    return result;
+  };
+  const Case groups{.batch = 2, .time = 70, .heads = 4, .kv_heads = 2, .size = 64, .dtype = DType::bf16};
+  Case ranges{.batch = 1, .time = 200, .heads = 2, .kv_heads = 1, .size = 32, .dtype = DType::bf16};
+  std::vector<Sample> result = {// Bytes of two key heads with 2 * 128 * 128 scores, then of all.
+                                limited(groups, 131072), limited(groups, 262144), limited(groups, 0)};
+  // Bytes of one key head with 2 * 64 * 256 scores and the sums of 256 keys.
+  const int64_t bytes = 65536 + 65536;
+  result.push_back(limited(ranges, bytes));
+  ranges.window = 90;
+  ranges.starts = true;
+  result.push_back(limited(ranges, bytes));
+  ranges.batch = 2;
+  ranges.softcap = 2;
+  result.push_back(limited(ranges, 3 * bytes));
+  ranges.window = 0;
+  ranges.size = 104;
+  result.push_back(limited(ranges, bytes + 3 * 65536));
+  Case full{.batch = 1, .time = 150, .heads = 2, .kv_heads = 2, .size = 16, .causal = 0, .bias = true};
+  full.dtype = DType::bf16;
+  result.push_back(limited(full, 120000));
+  return result;
+}
 std::vector<Sample> grad_samples() {
   std::vector<Sample> result = samples();
+  for (Sample& sample : samples_of_scores()) result.push_back(std::move(sample));
   for (Sample& sample : result) {
     const SampleInput q = sample.in[0];
     const SampleInput lse = positive({q.type.shape[0], sample.attrs.integer("heads")});
@@ -413,6 +452,7 @@ const OpDef attention_grad{.name = "attention_grad",
                            .reference = grad_reference,
                            .cost = grad_cost,
                            .precision = ir::Precision::compute,
+                           .smaller = without_scores,
                            .samples = grad_samples};
 
 }  // namespace hearth::ops

@@ -1,140 +1,9 @@
 #pragma once
 
-#include "ops/lm/attention_gpu.h"
+#include "ops/lm/attention_grad_layout.h"
 
 /// Shared code of the attention backward kernels.
 namespace hearth::ops {
-
-/// Column slices of the backward pass. One kernel computes dq: each block holds rows of q and dout
-/// (stationary) and streams tiles of k and v. The other kernel (of_keys) computes dk and dv: each block holds
-/// rows of k and v and streams tiles of q and dout. Per tile a block computes q k^T and dout v^T, converts
-/// them to factors (probabilities and gradients of scores), and adds factors * streamed rows to its sums.
-/// Slices of the second kernel are narrower for large heads: two sums of 128 columns each, plus the scores,
-/// exceed the register file.
-template <typename T, int head_size, bool of_keys>
-using BackwardSlices = Slices<T, head_size, sizeof(T) == 4 || (of_keys && head_size > 128) ? 64 : 128>;
-
-/// Values of the streamed queries that a block of keys needs, in the order of a lane's elements: for each
-/// tile the elements of the lower half of the warp, then those of the upper half.
-template <int count>
-struct StreamedQueries {
-  alignas(16) float lse[count];
-  alignas(16) float delta[count];
-  alignas(16) int32_t starts[count];
-};
-
-/// Values per query and head: logsumexp of the scores in base 2 (lse), and the dot product of out and dout
-/// times Attention::scale (delta).
-struct QuerySums {
-  float lse, delta;
-};
-
-/// Sums and document starts of a tile of streamed queries, in their order.
-template <int count>
-struct TileSums {
-  QuerySums sums[count];
-  int32_t starts[count];
-};
-struct NoSums {};
-
-template <typename T, int head_size, bool of_keys>
-struct Backward : BackwardSlices<T, head_size, of_keys> {
-  using BackwardSlices<T, head_size, of_keys>::kSlice;
-  /// True if shared memory holds all columns of a tile at once; the copy of a tile then starts one step
-  /// before its use.
-  static constexpr bool kSingleSlice = sizeof(T) == 2 && BackwardSlices<T, head_size, of_keys>::kCount == 1;
-  /// True if a tile is copied asynchronously while another is processed (double buffering). No transposed
-  /// copies are stored then; tiles are transposed while they are loaded from shared memory.
-  static constexpr bool kDoubleBuffered = rt::kLoadsSlots<T> && kSingleSlice;
-  /// True if two warps (a pair) share the same stationary rows, with q or k in registers. Each warp computes
-  /// the factors of half of the streamed rows, exchanges them through shared memory, and accumulates half of
-  /// the columns.
-  static constexpr bool kPairs = kSingleSlice && !kDoubleBuffered;
-  static constexpr int kSharing = kPairs ? 2 : 1;
-
-  static constexpr bool kNarrow = kSlice <= 64 && sizeof(T) == 2;
-  static constexpr int kWarps = kPairs ? 8 : kNarrow || rt::kSharedBytes >= 64 * 1024 ? 4 : 2;
-  static constexpr int kThreads = kWarps * rt::kWarp;
-  static constexpr int kStationary = kWarps / kSharing * rt::kTile;
-  static constexpr int kStreamed = rt::kPanelTerms<T>;
-  static constexpr int kStreamedTiles = kStreamed / rt::kTile, kTilesPerWarp = kStreamedTiles / kSharing;
-  static constexpr int kSliceTiles = kSlice / rt::kTile, kOutTiles = kSliceTiles / kSharing;
-
-  /// True if the QuerySums of streamed queries are copied with their rows. For wider heads shared memory is
-  /// too small, and each lane keeps the sums of one query in registers.
-  static constexpr bool kCopiesSums = kDoubleBuffered && of_keys && kSlice <= 96;
-
-  struct Tile : std::conditional_t<kCopiesSums, TileSums<kStreamed>, NoSums> {
-    rt::Panels<T, kStreamed, kSlice> a, b;
-  };
-  struct NoneAcross {};
-  struct OneAcross {
-    rt::Panels<T, kSlice, kStreamed> across_a;
-  };
-  struct BothAcross : OneAcross {
-    rt::Panels<T, kSlice, kStreamed> across_b;
-  };
-  using Across = std::conditional_t<of_keys, BothAcross, OneAcross>;
-  struct FixedB {
-    rt::Panels<T, kStationary, kSlice> fixed_b;
-  };
-  struct Fixed : FixedB {
-    rt::Panels<T, kStationary, kSlice> fixed_a;
-  };
-  /// Shared memory for the factors that the two warps of a pair exchange.
-  struct FactorA : FixedB {
-    rt::Panels<T, kStationary, kStreamed> factors_a;
-  };
-  struct Factors : FactorA {
-    rt::Panels<T, kStationary, kStreamed> factors_b;
-    StreamedQueries<kStreamed> queries;
-  };
-  using OfPairs = std::conditional_t<of_keys, Factors, FactorA>;
-  struct Shared : std::conditional_t<kDoubleBuffered, NoneAcross, Across>,
-                  std::conditional_t<kPairs, OfPairs, Fixed> {
-    Tile streamed[kDoubleBuffered ? 2 : 1];
-  };
-  static_assert(sizeof(Shared) <= rt::kSharedBytes);
-};
-
-template <typename T>
-struct BackwardArrays {
-  const T* q;
-  const T* k;
-  const T* v;
-  const T* dout;
-  const QuerySums* sums;  ///< [heads, batch * time]
-  const int32_t* starts;
-  const float* bias;
-  T* dq;
-  T* dk;
-  T* dv;
-};
-
-/// Views of the arrays for the sample, query head and key head that a block processes.
-template <typename T>
-struct BackwardHead {
-  HeadRows<T> q, k, v, dout;
-  const QuerySums* sums;
-  const int32_t* starts;
-  Bias bias;
-
-  RT_DEVICE BackwardHead(const BackwardArrays<T>& arrays, const Attention& spec, int sample, int head)
-      : bias(arrays.bias, spec, head) {
-    const HeadOffsets offset(spec, sample, head);
-    q = offset.queries(arrays.q, spec);
-    dout = offset.queries(arrays.dout, spec);
-    k = offset.keys(arrays.k, spec);
-    v = offset.keys(arrays.v, spec);
-    sums = arrays.sums + static_cast<int64_t>(head) * spec.batch * spec.time + offset.first_token;
-    starts = offset.starts(arrays.starts);
-  }
-};
-
-template <typename T>
-inline constexpr rt::Side kStationarySide = rt::kStationarySide<rt::kPathOf<T>>;
-template <typename T>
-inline constexpr rt::Side kStreamedSide = rt::kStreamedSide<rt::kPathOf<T>>;
 
 /// A block's state in the backward pass: accumulates the contributions of one tile of streamed rows after
 /// another. In names, `a` is q and k, `b` is dout and v.
@@ -187,6 +56,19 @@ struct BackwardBlock {
     } else if constexpr (B::kCount == 1) {
       copy_fixed(head, first_stationary, 0, static_cast<int>(threadIdx.x));
     }
+  }
+
+  /// Number of partial sums of a block.
+  static constexpr int kNumSums = 2 * B::kOutTiles * rt::kLaneElements * B::kThreads;
+  /// Loads the sums that save_sums() has stored to the same address.
+  RT_DEVICE void load_sums(const float* from) {
+    for_each_sum([&](float* sums, int offset) {
+      const auto read = rt::load<float, 4>(from + offset);
+      __builtin_memcpy(sums, &read, sizeof read);
+    });
+  }
+  RT_DEVICE void save_sums(float* to) {
+    for_each_sum([&](const float* sums, int offset) { rt::store(to + offset, rt::load<float, 4>(sums)); });
   }
 
   RT_DEVICE void copy_fixed(const BackwardHead<T>& head, int first_stationary, int slice, int thread) {
@@ -260,6 +142,47 @@ struct BackwardBlock {
   }
 
  private:
+  /// Calls body(four sums, their offset in the block's partial sums) for all sums of this thread.
+  template <typename Body>
+  RT_DEVICE void for_each_sum(Body body) {
+    const int thread = static_cast<int>(threadIdx.x);
+    RT_UNROLL
+    for (int i = 0; i < 4 * B::kOutTiles; ++i) {
+      rt::StationaryAcc<T>& tile = i % 4 < 2 ? sums_a[0][i / 4] : sums_b[0][i / 4];
+      body(tile.at + i % 2 * 4, (i * B::kThreads + thread) * 4);
+    }
+  }
+  /// Stores dS of a tile, `scores`, if the head's dS is stored.
+  RT_DEVICE void put_scores(const BackwardHead<T>& head, const ScoreTile& tile,
+                            const rt::StationaryAcc<T> (&scores)[B::kStreamedTiles]) const {
+    if (head.scores.at == nullptr) return;
+    RT_UNROLL
+    for (int t = 0; t < B::kStreamedTiles; ++t) {
+      T* const to = head.scores.of(tile.first_query + t * rt::kTile, tile.first_key + warp_fixed_row());
+      rt::for_each_run<T>(rt::stationary_of(scores[t]), [&](int line, int term, const auto& run) {
+        const int64_t tiles = term / rt::kWide<T>;
+        rt::store(to + (tiles * head.scores.num_keys + line) * rt::kWide<T> + term % rt::kWide<T>, run);
+      });
+    }
+  }
+  /// Stores dS of a tile from shared memory, if the head's dS is stored and kPairs. Parts that no query sees
+  /// have not been computed.
+  RT_DEVICE void put_exchanged_scores(const BackwardHead<T>& head, const ScoreTile& tile) const {
+    static_assert(B::kThreads * rt::kWide<T> == B::kStationary * B::kStreamed);
+    if (head.scores.at == nullptr) return;
+    const int thread = ThreadIndex().thread, key = tile.first_key + thread % B::kStationary;
+    const int local = thread / B::kStationary * rt::kWide<T>, query = tile.first_query + local;
+    const ScoreTile part{.first_query = query / rt::kTile * rt::kTile,
+                         .num_queries = rt::kTile,
+                         .first_key = key / rt::kTile * rt::kTile,
+                         .num_keys = rt::kTile,
+                         .starts = tile.starts};
+    rt::Word16 word = {};
+    if (part.may_be_seen(spec))
+      word = *reinterpret_cast<const rt::Word16*>(block.factors_a.at +
+                                                  block.factors_a.offset(thread % B::kStationary, local));
+    *reinterpret_cast<rt::Word16*>(head.scores.of(query, key)) = word;
+  }
   RT_DEVICE void copy_sums(typename B::Tile& to, const BackwardHead<T>& head, int first_query,
                            int thread) const {
     if (thread >= B::kStreamed) return;
@@ -278,6 +201,9 @@ struct BackwardBlock {
     if constexpr (of_keys && !B::kCopiesSums) load_streamed_lse(head, tile.first_query);
     rt::wait_copies<1>();
     rt::sync_block();
+    if constexpr (of_keys && B::kStationary < kScoreRows) {
+      if (!tile.may_be_seen(spec)) return put_scores(head, tile, products[0]);
+    }
     const int lane = rt::lane();
     using Reader = StationaryReader<T, B::kStationary, B::kSlice>;
     const Reader fixed_a(block.fixed_a, rt::warp(), lane), fixed_b(block.fixed_b, rt::warp(), lane);
@@ -287,7 +213,10 @@ struct BackwardBlock {
         dprobabilities, [&](int, int c) { return fixed_b.load(0, c * rt::kTile); }, streamed.b, lane);
     buffer = number % 2;
     make_factors(products[0], dprobabilities[0], head.bias, tile, lane);
-    if constexpr (of_keys) add_streamed(sums_b, dprobabilities, streamed.b, lane);
+    if constexpr (of_keys) {
+      put_scores(head, tile, products[0]);
+      add_streamed(sums_b, dprobabilities, streamed.b, lane);
+    }
     add_streamed(sums_a, products, streamed.a, lane);
   }
   template <typename Next>
@@ -298,6 +227,7 @@ struct BackwardBlock {
     copy_next_async();
     if (part_of(tile, share()).may_be_seen(spec)) make_own_factors(part_of(tile, share()), head.bias);
     rt::sync_block();
+    if constexpr (of_keys) put_exchanged_scores(head, tile);
     add_pair(tile);
   }
   using FixedReader = rt::PanelReader<T, kStationarySide<T>>;

@@ -37,7 +37,7 @@ struct Spec {
 };
 Spec spec_of(const NodeView& node) {
   Spec spec{.tokens = node.in_type(CachedAttentionIn::q).shape[0],
-            .slots = node.in_type(CachedAttentionIn::keys).shape[0],
+            .slots = node.in_type(CachedAttentionIn::keys).shape[1],
             .heads = node.attrs.integer("heads"),
             .kv_heads = node.attrs.integer("kv_heads"),
             .head_size = node.attrs.integer("head_size"),
@@ -49,18 +49,32 @@ Spec spec_of(const NodeView& node) {
   return spec;
 }
 
-/// Writes keys and values to the cache. One block per token; if several tokens have the same position, the
-/// last one is stored.
+/// Position and sequence of each token.
+struct Tokens {
+  const int32_t *positions, *sequences;
+
+  HEARTH_FORMULA bool are_same(int64_t a, int64_t b) const {
+    return positions[a] == positions[b] && sequences[a] == sequences[b];
+  }
+  /// Returns the first element of a token's sequence in the KV cache.
+  HEARTH_FORMULA int64_t first_element(int64_t token, const Spec& spec) const {
+    return sequences[token] * spec.slots * spec.kv_width();
+  }
+};
+
+/// Writes keys and values to the cache. One block per token; if several tokens have the same position and
+/// sequence, the last one is stored.
 __global__ void __launch_bounds__(kBlockThreads)
-    store(const float* k, const float* v, const int32_t* positions, float* keys, float* values, Spec spec) {
-  const int64_t token = blockIdx.x, slot = positions[token];
+    store(const float* k, const float* v, Tokens tokens, float* keys, float* values, Spec spec) {
+  const int64_t token = blockIdx.x, slot = tokens.positions[token];
   if (!spec.in_cache(slot)) return;
   for (int64_t later = token + 1; later < spec.tokens; ++later) {
-    if (positions[later] == slot) return;
+    if (tokens.are_same(token, later)) return;
   }
+  const int64_t first = tokens.first_element(token, spec) + slot * spec.kv_width();
   for (int64_t c = threadIdx.x; c < spec.kv_width(); c += kBlockThreads) {
-    keys[slot * spec.kv_width() + c] = k[token * spec.kv_width() + c];
-    values[slot * spec.kv_width() + c] = v[token * spec.kv_width() + c];
+    keys[first + c] = k[token * spec.kv_width() + c];
+    values[first + c] = v[token * spec.kv_width() + c];
   }
 }
 
@@ -80,12 +94,11 @@ struct Parts {
 /// Computes partial results: one warp per row and part processes every parts-th slot that the row's token
 /// sees, with an online softmax (arXiv 1805.02867). blockIdx.y is the pass over kPassColumns columns.
 __global__ void __launch_bounds__(kBlockThreads)
-    attend(const float* q, const float* keys, const float* values, const int32_t* positions, Spec spec,
-           Parts parts) {
+    attend(const float* q, const float* keys, const float* values, Tokens tokens, Spec spec, Parts parts) {
   const int64_t index = first_element() / rt::kWarp;
   if (index >= spec.rows() * spec.parts) return;
-  const int64_t row = index / spec.parts, position = positions[row / spec.heads];
-  const int64_t column = spec.kv_column(row % spec.heads);
+  const int64_t row = index / spec.parts, token = row / spec.heads, position = tokens.positions[token];
+  const int64_t column = tokens.first_element(token, spec) + spec.kv_column(row % spec.heads);
   const float* query = q + row * spec.head_size;
   const int64_t first = static_cast<int64_t>(blockIdx.y) * kPassColumns + rt::lane();
   float largest = -3.4e38F, sum = 0, weighted[kLaneElements] = {};
@@ -135,14 +148,15 @@ ir::Kernel cached_attention_gpu(const NodeView& node) {
   const auto run = [spec = spec_of(node)](const KernelArgs& args) {
     void* stream = args.stream->handle();
     const Parts parts(spec, args.workspace);
-    const auto* positions = input_of<int32_t>(args, CachedAttentionIn::positions);
+    const Tokens tokens{.positions = input_of<int32_t>(args, CachedAttentionIn::positions),
+                        .sequences = input_of<int32_t>(args, CachedAttentionIn::sequences)};
     auto *keys = output_of<float>(args, 1), *values = output_of<float>(args, 2);
     rt::launch(store, {spec.tokens, kBlockThreads}, stream, input_of<float>(args, CachedAttentionIn::k),
-               input_of<float>(args, CachedAttentionIn::v), positions, keys, values, spec);
+               input_of<float>(args, CachedAttentionIn::v), tokens, keys, values, spec);
     const auto blocks = static_cast<unsigned>(ceil_div(spec.rows() * spec.parts * rt::kWarp, kBlockThreads));
     const auto turns = static_cast<unsigned>(ceil_div(spec.head_size, kPassColumns));
     rt::launch(attend, {rt::Dim3{blocks, turns, 1}, rt::Dim3{kBlockThreads, 1, 1}}, stream,
-               input_of<float>(args, CachedAttentionIn::q), keys, values, positions, spec, parts);
+               input_of<float>(args, CachedAttentionIn::q), keys, values, tokens, spec, parts);
     rt::launch(merge, {spec.rows(), kBlockThreads}, stream, output_of<float>(args, 0), spec, parts);
   };
   return {.run = run, .workspace_bytes = Parts::num_bytes(spec_of(node))};

@@ -82,7 +82,7 @@ struct AttentionGradIn {
   enum : size_t { q, k, v, out, lse, dout, starts, bias };
 };
 struct CachedAttentionIn {
-  enum : size_t { q, k, v, keys, values, positions };
+  enum : size_t { q, k, v, keys, values, positions, sequences };
 };
 
 }  // namespace hearth::ops
