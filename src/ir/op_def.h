@@ -135,7 +135,8 @@ struct Cost {
   /// Number of equal parts into which the work is divided. A compute unit of a GPU processes one part at a
   /// time. 0: any number.
   double blocks = 0;
-  double filled = 1;  ///< fraction of the outputs of these parts that are really needed; the rest is padding
+  /// Fraction of the computed work that `flops` counts; the rest is padding, or recomputed.
+  double filled = 1;
 };
 
 /// Treatment of an op by autocast (mixed precision).

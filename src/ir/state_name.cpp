@@ -26,6 +26,8 @@ constexpr std::pair<StateKind, std::string_view> kSpellings[] = {
     {StateKind::error, "error"},
     {StateKind::factor, "factor"},
     {StateKind::batch_statistic, "batch"},
+    {StateKind::mask, "mask"},
+    {StateKind::prune_score, "prune_score"},
     {StateKind::gradient_sum, "grad"},
 };
 

@@ -26,6 +26,8 @@ enum class StateKind : uint8_t {
   factor,  ///< f32 [columns, rank]: right factor of the last all-reduced gradient (PowerSGD)
   /// f32: batch statistic (mean or variance) from which the running statistic `weight` will be updated.
   batch_statistic,
+  mask,          ///< u8: bit i % 8 of byte i / 8 is set if element i of the weight is pruned
+  prune_score,   ///< f32: score by which elements of the weight are pruned or grow
   gradient_sum,  ///< f32: sum over micro-batches of gradients, or of batch statistics for a running statistic
 };
 

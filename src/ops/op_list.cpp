@@ -14,6 +14,7 @@
 #include "ops/matmul/fake_quantize.h"
 #include "ops/matmul/low_rank.h"
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/round_e4m3.h"
 #include "ops/norm/norm.h"
 #include "ops/pool/pool.h"
 #include "ops/random/random.h"
@@ -52,6 +53,9 @@ constexpr const ir::OpDef* kOps[] = {
     &orthogonalize,
     &quantized_linear,
     &fake_quantize,
+    &fake_quantize_groups,
+    &fake_quantize_groups_grad,
+    &round_e4m3,
     &low_rank_up,
     &low_rank_grad,
     &conv2d,
@@ -107,6 +111,8 @@ constexpr const ir::OpDef* kOps[] = {
     &head_cross_entropy_grad,
     &head_cross_entropy_train,
     &head_top_k,
+    &distill_loss,
+    &distill_loss_grad,
     &dpo_loss,
     &dpo_loss_grad,
     &squared_error,
@@ -124,6 +130,8 @@ constexpr const ir::OpDef* kOps[] = {
     &zero,
     &accumulate,
     &bf16_feedback,
+    &fp8_feedback,
+    &fp8_restore,
     &sgd_update,
     &adamw_update,
     &adamw8bit_update,
@@ -131,6 +139,13 @@ constexpr const ir::OpDef* kOps[] = {
     &adafactor_update,
     &muon_update,
     &ema_update,
+    &mask_gradient,
+    &apply_mask,
+    &prune_score,
+    &prune_threshold,
+    &prune_mask,
+    &prune_groups,
+    &grow_score,
     &increment,
     &clip_factor,
     &loss_scale_update,
@@ -140,6 +155,8 @@ constexpr const ir::OpDef* kOps[] = {
     &store,
     &stash,
     &load,
+    &encode_fp8,
+    &decode_fp8,
     // collective
     &all_reduce,
     &reduce,

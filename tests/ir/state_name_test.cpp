@@ -25,6 +25,8 @@ TEST(StateNames, KeepTheirSpellingOnDisk) {
       {StateKind::error, "error/"},
       {StateKind::factor, "factor/"},
       {StateKind::batch_statistic, "batch/"},
+      {StateKind::mask, "mask/"},
+      {StateKind::prune_score, "prune_score/"},
       {StateKind::gradient_sum, "grad/"},
   };
   for (const auto& [kind, prefix] : kinds) {

@@ -87,9 +87,11 @@ TEST_P(OpTest, SmallerMakesTheSameInLessWorkspaceAndMoreTime) {
     const auto attrs = op_->smaller(ir::NodeTypes(graph_, before).view(before));
     if (!attrs) return;
     graph_.nodes[0].attrs = *attrs;
-    EXPECT_LT(workspace_bytes(node()), workspace_bytes(before));
-    EXPECT_GT(ir::cost_of(graph_, node()).bytes, ir::cost_of(graph_, before).bytes);
-    EXPECT_EQ(ir::cost_of(graph_, node()).flops, ir::cost_of(graph_, before).flops);
+    // Some ops need less on GPUs only: tests/gpu/kernels_test.cpp.
+    EXPECT_LE(workspace_bytes(node()), workspace_bytes(before));
+    const ir::Cost smaller = ir::cost_of(graph_, node()), cost = ir::cost_of(graph_, before);
+    EXPECT_TRUE(smaller.bytes > cost.bytes || smaller.filled < cost.filled);
+    EXPECT_EQ(smaller.flops, cost.flops);
     expect_reference(2);
   }
 }
@@ -108,7 +110,7 @@ double weighted_sum(const ir::Graph& graph, const ir::Node& node,
 
 TEST_P(OpTest, GradientMatchesCentralDifferences) {
   // The gradient of a rounding is a straight-through estimate, not a derivative.
-  if (op_->vjp == nullptr || op_->name == "fake_quantize") return;
+  if (op_->vjp == nullptr || op_->name.starts_with("fake_quantize")) return;
   for (const auto& [id, values] : values_) {
     if (graph_.type(id).dtype != DType::f32 && is_floating(graph_.type(id).dtype)) return;
   }

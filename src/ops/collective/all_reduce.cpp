@@ -28,7 +28,7 @@ Kernel kernel(const NodeView& node, Collective collective) {
 }
 
 Kernel all_reduce_cpu(const NodeView& node) {
-  const DType wire = node.attrs.text_or("wire", "f32") == "bf16" ? DType::bf16 : DType::f32;
+  const DType wire = *dtype_from_name(node.attrs.text_or("wire", "f32"));
   return kernel(node, [wire](ProcessGroup& group, std::span<float> all) { group.all_reduce(all, wire); });
 }
 

@@ -119,10 +119,11 @@ void accumulate_reference(const ReferenceArgs& args) {
 
 /// Adds a node that computes op(x) op(y) or, if `flip`, the transpose of that product, as op(y)^T op(x)^T.
 ValueId emit_matmul(const VjpContext& context, ValueId x, bool transpose_x, ValueId y, bool transpose_y,
-                    bool flip, DType dtype) {
-  const Attrs attrs = {{"transpose_a", int64_t{flip ? !transpose_y : transpose_x}},
-                       {"transpose_b", int64_t{flip ? !transpose_x : transpose_y}},
-                       {"out_dtype", std::string(dtype_name(dtype))}};
+                    bool flip, DType dtype, const std::string& operands = {}) {
+  Attrs attrs = {{"transpose_a", int64_t{flip ? !transpose_y : transpose_x}},
+                 {"transpose_b", int64_t{flip ? !transpose_x : transpose_y}},
+                 {"out_dtype", std::string(dtype_name(dtype))}};
+  if (!operands.empty()) attrs.set(kOperandPrecision, operands);
   return emit(context, "matmul", flip ? std::vector{y, x} : std::vector{x, y}, attrs);
 }
 
@@ -143,8 +144,8 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   const DType dtype_a = gradient_dtype(context.graph, node.inputs[MatmulIn::a]);
   const DType dtype_b = gradient_dtype(context.graph, node.inputs[MatmulIn::b]);
   // With A = op(a) and B = op(b), the gradients are dA = dy B^T and dB = A^T dy.
-  grads[MatmulIn::a] =
-      emit_matmul(context, dy, false, node.inputs[MatmulIn::b], !transpose_b, transpose_a, dtype_a);
+  grads[MatmulIn::a] = emit_matmul(context, dy, false, node.inputs[MatmulIn::b], !transpose_b, transpose_a,
+                                   dtype_a, node.attrs.text_or(kOperandPrecision, ""));
   grads[MatmulIn::b] =
       emit_matmul(context, node.inputs[MatmulIn::a], !transpose_a, dy, false, transpose_b, dtype_b);
   return grads;

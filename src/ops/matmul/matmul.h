@@ -15,6 +15,9 @@ namespace hearth::ops {
 /// selects the kernel variant: a name of MatmulVariant, "library" for the vendor's BLAS, or
 /// library_variant().
 extern const ir::OpDef matmul;
+/// Attribute of a matmul x W^T: name of the MatmulPrecision to which its operands and those of the gradient
+/// of x are rounded. The pass round_operands removes it; kernels ignore it.
+inline constexpr std::string_view kOperandPrecision = "operands";
 /// sum' = sum + op(a) op(b), in place; sum is f32. Attributes of matmul.
 extern const ir::OpDef matmul_accumulate;
 /// Returns the matmul of a matmul_accumulate node, with f32 result; with `residual`, the sum is its residual.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backend/cpu/clones.h"
+#include "base/e4m3.h"
 #include "base/error.h"
 #include "ops/update/dynamic_map.h"
 
@@ -75,13 +76,7 @@ void read_int8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* ou
 
 /// Computes out[i] = scale * value of E4M3 code codes[i].
 HEARTH_CLONES void read_codes8(const uint8_t* codes, int64_t count, float scale, float* out) {
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t magnitude = codes[i] & 0x7FU, sign = (codes[i] & 0x80U) << 24;
-    const float normal = std::bit_cast<float>((magnitude << 20) + (120U << 23));
-    const float value =
-        magnitude < 8 ? static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9F : normal;
-    out[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign) * scale;
-  }
+  for (int64_t i = 0; i < count; ++i) out[i] = e4m3_value(codes[i]) * scale;
 }
 void read_fp8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out) {
   for (int64_t i = begin; i < begin + count;) {
@@ -92,24 +87,10 @@ void read_fp8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out
   }
 }
 
-/// Returns the E4M3 code nearest to x: ties to even, values beyond 448 become 448.
-uint8_t nearest8(float x) {
-  const float magnitude = std::fabs(x);
-  const auto sign = static_cast<uint8_t>(std::signbit(x) ? 0x80 : 0);
-  if (magnitude < 0x1p-6F)
-    return static_cast<uint8_t>(sign | static_cast<int>(std::nearbyint(magnitude * 512)));
-  if (!(magnitude < 448)) return sign | 0x7E;
-  const auto bits = std::bit_cast<uint32_t>(magnitude);
-  const uint32_t rounded = bits + 0x7FFFFU + (bits >> 20 & 1U);
-  return static_cast<uint8_t>(sign | ((rounded >> 20) - (120U << 3)));
-}
-/// Returns the scale of a row with this absmax: the smallest power of two by which the row can be divided to
-/// be in the range of E4M3, [-448, 448] (448 = 7/8 * 2^9).
+/// Returns the scale of a row with this absmax (e4m3_exponent); 1 if it is not finite.
 float fp8_scale(float largest_abs) {
-  if (!(largest_abs > 0) || !std::isfinite(largest_abs)) return 1;
-  int exponent = 0;
-  const float fraction = std::frexp(largest_abs, &exponent);
-  return std::ldexp(1.0F, std::max(exponent - (fraction <= 0.875F ? 9 : 8), -126));
+  const uint8_t exponent = e4m3_exponent(largest_abs);
+  return exponent == kNanExponent ? 1 : e4m3_scale(exponent);
 }
 
 }  // namespace
@@ -203,7 +184,7 @@ void Quantizer::add_fp8(int64_t at, const float* values, int64_t count) {
   for (int64_t first = 0; first < count; first += columns_) {
     const float scale = fp8_scale(largest(values + first, columns_));
     static_cast<float*>(parts_[1])[(at + first) / columns_] = scale;
-    for (int64_t i = first; i < first + columns_; ++i) codes[i] = nearest8(values[i] / scale);
+    for (int64_t i = first; i < first + columns_; ++i) codes[i] = e4m3_code(values[i] / scale);
   }
 }
 

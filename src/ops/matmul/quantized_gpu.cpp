@@ -3,6 +3,7 @@
 // BLAS library. With 129 to 512 rows, thread blocks of 256 rows dequantize the matrix while they load it, so
 // that it is dequantized only once or twice. With fewer rows, the blocks of the default matmul variants
 // dequantize it. If x is 16-bit, all three round the matrix's elements to its dtype.
+#include "base/e4m3.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product_blocks.h"
 #include "ops/matmul/quantized.h"
@@ -99,12 +100,7 @@ struct Int8 {
   }
 };
 struct Fp8 {
-  RT_DEVICE static float value(uint32_t code, float scale) {
-    const uint32_t magnitude = code & 0x7FU;
-    const float normal = rt::bits_as<float>((magnitude << 20) + (120U << 23));
-    const float plain = magnitude < 8 ? static_cast<float>(static_cast<int>(magnitude)) * 0x1p-9F : normal;
-    return rt::bits_as<float>(rt::bits_as<uint32_t>(plain) | (code & 0x80U) << 24) * scale;
-  }
+  RT_DEVICE static float value(uint32_t code, float scale) { return e4m3_value(code) * scale; }
 };
 
 /// A quantized matrix as the right operand of an f32 matmul (plain_product.h): lines are its rows or, with
