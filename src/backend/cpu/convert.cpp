@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/cpu/clones.h"
+#include "base/e5m2.h"
 #include "base/error.h"
 
 namespace hearth::cpu {
@@ -38,6 +39,15 @@ void store_f16(const float* in, uint16_t* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] = to_f16(in[i]).bits;
 }
 
+/// E5M2 is the upper byte of binary16.
+void load_e5m2(const uint8_t* in, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = to_f32(f16{static_cast<uint16_t>(in[i] << 8)});
+}
+
+void store_e5m2(const float* in, uint8_t* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(to_f16(round_to_e5m2(in[i])).bits >> 8);
+}
+
 HEARTH_CLONES uint32_t largest_magnitude(const float* values, int64_t count) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i)
@@ -57,6 +67,8 @@ void load_f32(DType dtype, const void* data, int64_t offset, int64_t count, floa
     load_bf16(static_cast<const uint16_t*>(data) + offset, out, count);
   } else if (dtype == DType::f16) {
     load_f16(static_cast<const uint16_t*>(data) + offset, out, count);
+  } else if (dtype == DType::f8_e5m2) {
+    load_e5m2(static_cast<const uint8_t*>(data) + offset, out, count);
   } else {
     internal_error("no f32 view of {}", dtype_name(dtype));
   }
@@ -71,6 +83,8 @@ void store_f32(DType dtype, const float* in, void* data, int64_t offset, int64_t
     store_bf16(in, static_cast<uint16_t*>(data) + offset, count);
   } else if (dtype == DType::f16) {
     store_f16(in, static_cast<uint16_t*>(data) + offset, count);
+  } else if (dtype == DType::f8_e5m2) {
+    store_e5m2(in, static_cast<uint8_t*>(data) + offset, count);
   } else {
     internal_error("no f32 view of {}", dtype_name(dtype));
   }

@@ -24,9 +24,15 @@ enum class LoopOrder : uint8_t {
   dots,  ///< both operands are contiguous over k and one side is narrow: dot products
 };
 
+/// Max number of rows of an operand that is called narrow.
+constexpr int64_t kFewRows = 16;
+
+/// Returns the loop order. For up to kFewRows rows of a it does not depend on m, so that the result for a row
+/// has the same bits whichever rows are multiplied with it.
 LoopOrder loop_order_of(const GemmSpec& s) {
   if (!s.transpose_b) return LoopOrder::rows;
-  if (!s.transpose_a && std::min(s.m, s.n) <= 16 && s.k >= 256) return LoopOrder::dots;
+  if (!s.transpose_a && std::min(s.m, s.n) <= kFewRows && s.k >= 256) return LoopOrder::dots;
+  if (s.m <= kFewRows) return LoopOrder::swapped;
   return s.n * s.k > s.m * (s.n + s.k) ? LoopOrder::swapped : LoopOrder::rows;
 }
 
