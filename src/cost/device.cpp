@@ -26,9 +26,11 @@ constexpr Device gpu(Device device) {
   return device;
 }
 
-/// Fractions of the peaks that matmuls reach, and the sources of the numbers.
+/// Fractions of the peaks that matmuls reach, the sources of the numbers, and the ratio of the vendor's peaks
+/// of E4M3 and 16-bit matmuls (0: no matrix instructions for E4M3).
 struct ReachedRates {
   double half, full;
+  double fp8_ratio = 0;
   std::string_view source;
 };
 constexpr ReachedRates kRdna2{
@@ -44,6 +46,7 @@ constexpr ReachedRates kRdna3{
 constexpr ReachedRates kRdna4{
     .half = 0.59,
     .full = 0.41,
+    .fp8_ratio = 2,
     .source =
         "16 bits: the share of the peak that an RX 9070 XT reaches (115 TFLOP/s, "
         "rocm-libraries issue 10861); f32: as an RX 7900 XTX; bandwidth: 85% of AMD's, assumed; peaks: AMD"};
@@ -51,6 +54,10 @@ constexpr ReachedRates kNvidia{
     .half = 0.8,
     .full = 0.75,
     .source = "rates: 80 and 75% of the peaks, assumed; bandwidth: 85% of NVIDIA's, assumed; peaks: NVIDIA"};
+
+/// GPUs from Ada (compute capability 8.9) on.
+constexpr ReachedRates kNvidiaFp8{
+    .half = kNvidia.half, .full = kNvidia.full, .fp8_ratio = 2, .source = kNvidia.source};
 
 /// Specifications of a GPU by its vendor: peaks in TFLOP/s (dense), memory in GB/s and GiB.
 struct Specs {
@@ -73,6 +80,7 @@ constexpr Device specified(const Specs& specs) {
               .units = specs.units,
               .half_peak_flops_per_second = specs.half_peak * 1e12,
               .full_peak_flops_per_second = specs.full_peak * 1e12,
+              .fp8_peak_flops_per_second = specs.shares.fp8_ratio * specs.half_peak * 1e12,
               .sources = specs.shares.source});
 }
 
@@ -115,6 +123,7 @@ constexpr Device kGpus[] = {
          .units = 128,
          .half_peak_flops_per_second = 165.2e12,
          .full_peak_flops_per_second = 82.6e12,
+         .fp8_peak_flops_per_second = 330.3e12,
          .sources =
              "16 bits: 13B fine-tuning of LoHan (arXiv 2403.06504, evaluation_data.md); f32: three quarters "
              "of the peak, assumed; bandwidth: 85% of NVIDIA's 1008 GB/s, assumed; link: as the others; "
@@ -129,6 +138,7 @@ constexpr Device kGpus[] = {
          .units = 132,
          .half_peak_flops_per_second = 989e12,
          .full_peak_flops_per_second = 67e12,
+         .fp8_peak_flops_per_second = 1979e12,
          .sources = "16 bits and f32: as an H200, which has the same peaks; bandwidth: the share of 3.35 "
                     "TB/s that an "
                     "H200 reaches of its 4.8 TB/s; link: as the others; launch: assumed; peaks and "
@@ -144,6 +154,7 @@ constexpr Device kGpus[] = {
          .units = 132,
          .half_peak_flops_per_second = 989e12,
          .full_peak_flops_per_second = 67e12,
+         .fp8_peak_flops_per_second = 1979e12,
          .sources =
              "16 bits: PyTorch 2.11 matmuls of 8192 on random numbers (769 to 798 TFLOP/s, measured); f32: "
              "three quarters of the peak, assumed; bandwidth: copies of 8.6 GB, measured; link: as the "
@@ -161,12 +172,18 @@ constexpr Device kGpus[] = {
     specified({"rx6800xt", "AMD Radeon RX 6800 XT", Vendor::amd, 36, 41.47, 20.74, 512, 16, kRdna2}),
     specified({"rx6900xt", "AMD Radeon RX 6900 XT", Vendor::amd, 40, 46.08, 23.04, 512, 16, kRdna2}),
     specified({"rtx3090", "NVIDIA GeForce RTX 3090", Vendor::nvidia, 82, 71.2, 35.6, 936, 24, kNvidia}),
-    specified({"rtx4070", "NVIDIA GeForce RTX 4070", Vendor::nvidia, 46, 58.3, 29.1, 504, 12, kNvidia}),
-    specified({"rtx4080", "NVIDIA GeForce RTX 4080", Vendor::nvidia, 76, 97.5, 48.7, 717, 16, kNvidia}),
-    specified({"rtx5070ti", "NVIDIA GeForce RTX 5070 Ti", Vendor::nvidia, 70, 87.9, 43.9, 896, 16, kNvidia}),
-    specified({"rtx5090", "NVIDIA GeForce RTX 5090", Vendor::nvidia, 170, 209.5, 104.8, 1792, 32, kNvidia}),
+    specified({"rtx4070", "NVIDIA GeForce RTX 4070", Vendor::nvidia, 46, 58.3, 29.1, 504, 12, kNvidiaFp8}),
+    specified({"rtx4080", "NVIDIA GeForce RTX 4080", Vendor::nvidia, 76, 97.5, 48.7, 717, 16, kNvidiaFp8}),
+    specified(
+        {"rtx5070ti", "NVIDIA GeForce RTX 5070 Ti", Vendor::nvidia, 70, 87.9, 43.9, 896, 16, kNvidiaFp8}),
+    specified(
+        {"rtx5090", "NVIDIA GeForce RTX 5090", Vendor::nvidia, 170, 209.5, 104.8, 1792, 32, kNvidiaFp8}),
     specified({"a100", "NVIDIA A100-SXM4-80GB", Vendor::nvidia, 108, 312, 19.5, 2039, 79, kNvidia}),
 };
+
+bool has_fp8_peak(const Device& device, MatmulPrecision matmul_precision) {
+  return matmul_precision != MatmulPrecision::same && device.fp8_peak_flops_per_second > 0;
+}
 
 }  // namespace
 
@@ -207,6 +224,15 @@ Device emulated_gpu(DType precision) {
 
 double peak_flops_per_second(const Device& device, DType precision) {
   return precision == DType::f32 ? device.full_peak_flops_per_second : device.half_peak_flops_per_second;
+}
+
+double peak_flops_per_second(const Device& device, DType precision, MatmulPrecision matmul_precision) {
+  return has_fp8_peak(device, matmul_precision) ? device.fp8_peak_flops_per_second
+                                                : peak_flops_per_second(device, precision);
+}
+
+std::string_view peak_note(const Device& device, MatmulPrecision matmul_precision) {
+  return has_fp8_peak(device, matmul_precision) ? " of the FP8 peak" : "";
 }
 
 }  // namespace hearth::cost

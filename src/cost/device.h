@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/dtype.h"
+#include "base/choices.h"
 
 namespace hearth::cost {
 
@@ -35,6 +35,7 @@ struct Device {
   bool is_gpu = false;
   double half_peak_flops_per_second = 0;  ///< vendor's dense peak rate, the denominator of MFU; 0: unknown
   double full_peak_flops_per_second = 0;
+  double fp8_peak_flops_per_second = 0;  ///< peak of E4M3 matmuls; 0: no matrix instructions for E4M3
   std::string_view sources = "assumed";  ///< where the numbers come from, in the order of the members
 };
 
@@ -54,5 +55,10 @@ Device emulated_gpu(DType precision);
 
 /// Returns the vendor's peak arithmetic rate for a model in that precision.
 double peak_flops_per_second(const Device& device, DType precision);
+/// Returns the vendor's peak rate of matmuls in a matmul precision: of E4M3 if the GPU has matrix
+/// instructions for it, otherwise of `precision`.
+double peak_flops_per_second(const Device& device, DType precision, MatmulPrecision matmul_precision);
+/// Returns " of the FP8 peak" if the function above returns the rate of E4M3, otherwise "".
+std::string_view peak_note(const Device& device, MatmulPrecision matmul_precision);
 
 }  // namespace hearth::cost
