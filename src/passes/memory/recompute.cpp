@@ -18,6 +18,7 @@
 #include "cost/seconds.h"
 #include "ir/op_def.h"
 #include "ops/op_list.h"
+#include "passes/memory/repeat.h"
 #include "passes/rewrite.h"
 
 namespace hearth::passes {
@@ -40,33 +41,6 @@ struct Candidate {
   double seconds = 0;  ///< estimated extra time in seconds
   double score = 0;    ///< saved bytes per second of extra time
 };
-
-/// True if the value can be recomputed, by its producer or by the node of OpDef::repeat.
-bool can_repeat(const ir::Graph& graph, ValueId value) {
-  if (graph.value(value).producer == kNone) return false;
-  const ir::Node& node = graph.node(graph.value(value).producer);
-  if (node.op->repeat_output != nullptr) return true;
-  if (node.outputs.front() != value) return false;
-  return node.op->repeat != nullptr || (node.op->writes.empty() && node.outputs.size() == 1);
-}
-
-/// Returns the node that recomputes `value`, without outputs.
-ir::Node repeat_node(const ir::Graph& graph, ValueId value) {
-  const ir::Node& node = graph.node(graph.value(value).producer);
-  if (node.op->repeat_output != nullptr) {
-    const auto output = std::ranges::find(node.outputs, value) - node.outputs.begin();
-    return node.op->repeat_output(node, static_cast<size_t>(output));
-  }
-  if (node.op->repeat != nullptr) return node.op->repeat(node);
-  return {.op = node.op, .inputs = node.inputs, .outputs = {}, .attrs = node.attrs, .name = node.name};
-}
-
-/// Returns the inputs of the node that recomputes `value`.
-std::vector<ValueId> repeat_inputs(const ir::Graph& graph, ValueId value) {
-  const ir::Node& node = graph.node(graph.value(value).producer);
-  const bool changes = node.op->repeat != nullptr || node.op->repeat_output != nullptr;
-  return changes ? repeat_node(graph, value).inputs : node.inputs;
-}
 
 class Recompute {
  public:
@@ -116,23 +90,8 @@ class Recompute {
     const std::vector<int64_t> live = live_bytes(graph_, map_, cached_workspace_of_);
     const auto peak = std::max_element(live.begin(), live.end());
     peak_ = static_cast<NodeId>(peak - live.begin());
-    note_overwritten();
+    overwritten_ = overwriting_nodes(graph_);
     return live.empty() ? 0 : *peak;
-  }
-
-  /// Records, for each value, the node that overwrites it. Nodes after that cannot be recomputed from the
-  /// value; for example, the backward pass may update a weight.
-  void note_overwritten() {
-    overwritten_.assign(graph_.values.size(), static_cast<NodeId>(graph_.nodes.size()));
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const ir::Node& node = graph_.nodes[i];
-      const std::vector<int>& writes = node.op->writes;
-      for (size_t k = 0; k < std::min(writes.size(), node.outputs.size()); ++k) {
-        if (writes[k] < 0) continue;
-        overwritten_[static_cast<size_t>(node.inputs[static_cast<size_t>(writes[k])])] =
-            static_cast<NodeId>(i);
-      }
-    }
   }
 
   /// True if the chain can be recomputed at node `at`: none of its inputs has been overwritten before.
@@ -389,8 +348,8 @@ class Recompute {
     std::vector<ir::Node> copies;
     for (const ValueId value : candidate.chain) {
       const NodeId producer = graph_.value(value).producer;
-      ir::Node copy =
-          candidate.stashed ? fetch_of_stash(value, stashes[producer]) : repeat_node(graph_, value);
+      ir::Node copy = candidate.stashed ? fetch_of_stash(value, stashes[producer])
+                                        : repeat_node(graph_.node(producer), value);
       const ir::Value made = graph_.value(value);
       copy.outputs = {graph_.add_value(made.name, made.type, made.role)};
       original_.resize(graph_.values.size(), kNone);
@@ -399,7 +358,7 @@ class Recompute {
         ++num_stashed_;
       } else {
         ++num_recomputed_;
-        add_other_outputs(graph_.node(producer), copy);
+        add_other_outputs(graph_, graph_.node(producer), copy);
         copy.name += " again";
       }
       copies.push_back(std::move(copy));
@@ -419,14 +378,6 @@ class Recompute {
     stashes.push_back(
         {.op = ops::find_op("stash"), .inputs = {value}, .outputs = {away}, .attrs = {}, .name = name});
     return {.op = ops::find_op("fetch"), .inputs = {away}, .outputs = {}, .attrs = {}, .name = name};
-  }
-
-  /// Adds values that nothing reads as outputs 1 and up of a copied node, unless its op can recompute a
-  /// single output (OpDef::repeat_output).
-  void add_other_outputs(const ir::Node& original, ir::Node& copy) {
-    if (copy.op->repeat_output != nullptr) return;
-    for (size_t k = 1; copy.op == original.op && k < original.outputs.size(); ++k)
-      copy.outputs.push_back(graph_.add_value("", graph_.type(original.outputs[k]), ir::Role::activation));
   }
 
   static constexpr size_t kLongestChain = 64;
