@@ -13,6 +13,7 @@
 #include "passes/group_updates.h"
 #include "passes/memory/schedule.h"
 #include "passes/parallel/all_reduce.h"
+#include "passes/round_operands.h"
 
 namespace hearth::passes {
 namespace {
@@ -74,6 +75,10 @@ constexpr Pass kPasses[] = {
            context.consume_gradients(train);
            keeping_shared(train, [](ir::Graph& graph) { graph.remove_dead_nodes(); });
          }},
+    {.name = "round_operands",
+     .doc = "rounds the operands of matmuls in 8-bit precision",
+     .required = true,
+     .run = [](TrainGraph& train, PassContext&) { round_operands(train.graph); }},
     {.name = "compress",
      .doc = "compresses gradients before they are all-reduced, with error feedback",
      .required = true,
@@ -127,6 +132,14 @@ constexpr Pass kPasses[] = {
      .doc = "groups optimizer updates, so that a GPU does them in one launch",
      .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext&) { group_updates(train.graph); }},
+    {.name = "encode_saved",
+     .doc = "stores saved activations in E4M3 between the forward and the backward pass",
+     .stage = Stage::place,
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           if (context.offload.saved == SavedActivations::fp8)
+             context.encoded = encode_saved(train, context.device, context.offload.min_encoded_bytes);
+         }},
     {.name = "offload",
      .doc = "offloads weights and states to host memory; copies them to the device when needed",
      .stage = Stage::place,

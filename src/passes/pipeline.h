@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "passes/memory/encode_saved.h"
 #include "passes/memory/recompute.h"
 #include "passes/parallel/all_reduce.h"
 #include "passes/parallel/compress.h"
@@ -14,7 +15,7 @@
 
 namespace hearth::passes {
 
-/// Inputs of the passes, and the result of recompute().
+/// Inputs of the passes, and the results of encode_saved() and recompute().
 struct PassContext {
   DType precision = DType::f32;
   /// Max bytes of the arena, for the recompute pass; 0: no limit.
@@ -35,6 +36,7 @@ struct PassContext {
   std::vector<std::string> off;
   /// Called after every pass with the pass's name, the graph and the seconds that the pass took.
   std::function<void(std::string_view, const ir::Graph&, double)> after_pass;
+  EncodeResult encoded;
   RecomputeResult recompute;
 };
 

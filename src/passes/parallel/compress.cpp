@@ -73,7 +73,7 @@ class Compress {
   }
 
   bool is_compressible(const Shape& shape) const {
-    if (options_.way == hearth::Compress::bf16) return true;
+    if (options_.way != hearth::Compress::powersgd) return true;
     const Shape matrix = matrix_of(shape);
     const auto sent = static_cast<double>(options_.rank * (matrix[0] + matrix[1]));
     return sent > 0 && static_cast<double>(matrix.num_elements()) >= options_.min_ratio * sent;
@@ -91,6 +91,7 @@ class Compress {
   }
 
   Rewritten rewrite(ValueId gradient, const std::string& name) {
+    if (options_.way == hearth::Compress::fp8) return round_to_fp8(gradient, name);
     return options_.way == hearth::Compress::bf16 ? round(gradient, name) : factorise(gradient, name);
   }
 
@@ -98,6 +99,21 @@ class Compress {
     const ValueId error = add_state(ir::StateKind::error, name, graph_.type(gradient).shape);
     const ValueId rounded = graph_.add(*ops::find_op("bf16_feedback"), {gradient, error}, {}, name)[0];
     return {.gradient = rounded, .in_place = true, .shared = {.value = rounded, .wire = DType::bf16}};
+  }
+
+  /// The scale must be the same on all workers, so that their sum of squares is all-reduced before the
+  /// values.
+  Rewritten round_to_fp8(ValueId gradient, const std::string& name) {
+    const auto add = [&](const char* op, std::vector<ValueId> inputs) {
+      return graph_.add(*ops::find_op(op), std::move(inputs), {}, name)[0];
+    };
+    const ValueId error = add_state(ir::StateKind::error, name, graph_.type(gradient).shape);
+    const ValueId whole = add("accumulate", {error, gradient});
+    const ValueId squares = add("sum_squares", {whole});
+    const ValueId sent = add("fp8_feedback", {gradient, whole, squares});
+    return {.gradient = add("fp8_restore", {sent, squares}),
+            .shared = {.value = squares},
+            .last = {.value = sent, .wire = DType::f8_e5m2, .stage = 1}};
   }
 
   Rewritten factorise(ValueId gradient, const std::string& name) {

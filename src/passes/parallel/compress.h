@@ -16,11 +16,11 @@ struct CompressOptions {
 };
 
 /// Compresses the f32 gradients in `train.shared` before they are all-reduced. The error that this causes is
-/// added to the next step's gradient (error feedback). bf16: sends the gradient rounded to bf16. PowerSGD
-/// (Vogels et al., arXiv 1905.13727): for a gradient matrix M and a matrix Q, all-reduces P = M Q,
-/// orthogonalizes it, and all-reduces M^T P; the product of these two approximates the sum of M over all
-/// workers. Non-finite gradients make the states non-finite: `error` of the weight and, for PowerSGD,
-/// `factor` (the next step's Q).
+/// added to the next step's gradient (error feedback). bf16: sends the gradient rounded to bf16. fp8: sends
+/// it rounded to E5M2 times a power of two for each weight. PowerSGD (Vogels et al., arXiv 1905.13727): for a
+/// gradient matrix M and a matrix Q, all-reduces P = M Q, orthogonalizes it, and all-reduces M^T P; the
+/// product of these two approximates the sum of M over all workers. Non-finite gradients make the states
+/// non-finite: `error` of the weight and, for PowerSGD, `factor` (the next step's Q).
 void compress(TrainGraph& train, const CompressOptions& options);
 
 }  // namespace hearth::passes
