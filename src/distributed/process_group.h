@@ -70,7 +70,8 @@ class ProcessGroup {
   // rank does not arrive before the timeout.
   virtual void barrier() = 0;
   /// Replaces `data` by the sum over all ranks, added in the order of sum.h, so that every rank has the same
-  /// bits. Values are sent in dtype `wire`, f32 or bf16; sums are computed in f32.
+  /// bits. Values are sent in dtype `wire`: f32, bf16 or f8_e5m2; sums are computed in f32 and sent in
+  /// sum_dtype(wire).
   virtual void all_reduce(std::span<float> data, DType wire) = 0;
   /// Like all_reduce in f32, but only rank `root` gets the sum. On the other ranks, `data` is undefined
   /// afterwards.

@@ -42,6 +42,8 @@ const float* sum_of(const Contributions& all, float* room) {
 
 }  // namespace
 
+DType sum_dtype(DType dtype) { return dtype == DType::f8_e5m2 ? DType::bf16 : dtype; }
+
 void sum_in_order(DType dtype, std::span<const std::byte* const> from, std::byte* to, int64_t count) {
   alignas(64) float room[kRun], rest[kRun];
   const size_t first = from.size() == 1 ? 1 : static_cast<size_t>(first_part(std::ssize(from)));
@@ -51,7 +53,7 @@ void sum_in_order(DType dtype, std::span<const std::byte* const> from, std::byte
     const float* b = first == from.size() ? kZeros : sum_of(run.part(first, from.size() - first), rest);
     float* const sum = dtype == DType::f32 ? reinterpret_cast<float*>(to) + at : room;
     add_to_zero(a, b, sum, run.count);
-    if (sum == room) cpu::store_f32(dtype, room, to, at, run.count);
+    if (sum == room) cpu::store_f32(sum_dtype(dtype), room, to, at, run.count);
   }
 }
 

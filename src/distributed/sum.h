@@ -19,8 +19,11 @@ constexpr int64_t first_part(int64_t count) {
   return part;
 }
 
-/// Computes to[i] = 0 + the sum over all r of from[r][i], in f32 in the order described above. `dtype` (f32
-/// or bf16) is the dtype of `from` and `to`; `to` may be one of `from`.
+/// Returns the dtype in which sums of contributions in `dtype` are stored: bf16 for E5M2, whose 2 mantissa
+/// bits would round off more of the sum than error feedback returns; otherwise `dtype`.
+DType sum_dtype(DType dtype);
+/// Computes to[i] = 0 + the sum over all r of from[r][i], in f32 in the order described above. `from` is in
+/// `dtype` (f32, bf16 or f8_e5m2) and `to` in sum_dtype(dtype); `to` may be one of `from` if these are equal.
 void sum_in_order(DType dtype, std::span<const std::byte* const> from, std::byte* to, int64_t count);
 
 }  // namespace hearth::distributed

@@ -17,7 +17,10 @@ inline std::vector<float> values_of(int rank, int64_t count) {
   for (float& value : values) value = random.normal();
   return values;
 }
-inline float rounded(float value, DType wire) { return wire == DType::bf16 ? to_f32(to_bf16(value)) : value; }
+inline float rounded(float value, DType wire) {
+  if (wire == DType::f8_e5m2) return f8_e5m2_to_f32(f32_to_f8_e5m2(value));
+  return wire == DType::bf16 ? to_f32(to_bf16(value)) : value;
+}
 
 /// Written apart from sum.cpp: pairs of neighbors first, then pairs of pairs; who is left over waits.
 inline std::vector<float> summed(int size, int64_t count, DType wire) {
@@ -35,7 +38,7 @@ inline std::vector<float> summed(int size, int64_t count, DType wire) {
     }
     parts = next;
   }
-  for (float& value : parts[0]) value = rounded(value, wire);
+  for (float& value : parts[0]) value = rounded(value, wire == DType::f8_e5m2 ? DType::bf16 : wire);
   return parts[0];
 }
 

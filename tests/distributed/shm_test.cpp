@@ -68,7 +68,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ShmCollectives,
                                          Case{2, 5001, DType::f32}, Case{2, 5001, DType::bf16},
                                          Case{3, 4099, DType::f32}, Case{4, 1, DType::f32},
                                          Case{4, 9001, DType::f32}, Case{4, 4097, DType::bf16},
-                                         Case{6, 2500, DType::f32}));
+                                         Case{6, 2500, DType::f32}, Case{2, 9001, DType::f8_e5m2},
+                                         Case{3, 100, DType::f8_e5m2}));
 
 /// Runs the work in a process for each rank; each's exit status.
 std::vector<int> with_processes(ShmGroup& group, const std::function<int(ProcessGroup&)>& work) {

@@ -39,12 +39,16 @@ passes::TrainGraph make_graph(const passes::CompressOptions& options) {
   return train;
 }
 
+float sent_as(DType wire, float value) {
+  return wire == DType::bf16 ? to_f32(to_bf16(value)) : f8_e5m2_to_f32(f32_to_f8_e5m2(value));
+}
+
 /// A second worker that has the same gradient, and counts what it is sent.
 class Twin : public FakeGroup {
  public:
   void all_reduce(std::span<float> data, DType wire) override {
     for (float& value : data) {
-      EXPECT_TRUE(wire == DType::f32 || value == to_f32(to_bf16(value)));
+      EXPECT_TRUE(wire == DType::f32 || value == sent_as(wire, value)) << value;
       value *= 2;
     }
     num_bytes += std::ssize(data) * dtype_bytes(wire);
@@ -100,6 +104,15 @@ TEST(Compress, RoundingIsMadeGoodByWhatFollows) {
   EXPECT_LT(often.distance, once.distance / 50);
   EXPECT_LT(often.missing, 1e-4);
   EXPECT_EQ(often.num_bytes, 2 * kRows * kColumns);
+}
+
+TEST(Compress, EightBitsAreMadeGoodByWhatFollows) {
+  const Outcome once = run(Compress::fp8, 1);
+  EXPECT_GT(once.distance, 1e-2);
+  const Outcome often = run(Compress::fp8, 100);
+  EXPECT_LT(often.distance, once.distance / 50);
+  EXPECT_LT(often.missing, 1e-4);
+  EXPECT_EQ(often.num_bytes, kRows * kColumns + 4) << "with a sum of squares";
 }
 
 TEST(Compress, FactorsOfRankFourFindAWholeMatrixInTime) {

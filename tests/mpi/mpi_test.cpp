@@ -38,7 +38,8 @@ TEST_P(Mpi, MovesBytes) { move_bytes(*group, GetParam().count); }
 // Sizes below, at and above a message's, and what ranks do not divide.
 INSTANTIATE_TEST_SUITE_P(Sizes, Mpi,
                          testing::Values(Case{0, DType::f32}, Case{1, DType::f32}, Case{5001, DType::f32},
-                                         Case{5001, DType::bf16}, Case{(1 << 18) * 3 + 7, DType::f32}));
+                                         Case{5001, DType::bf16}, Case{5001, DType::f8_e5m2},
+                                         Case{(1 << 18) * 3 + 7, DType::f32}));
 
 /// Run alone: it leaves a group that cannot be used any more.
 TEST(MpiDeadline, NamesARankThatDoesNotCome) {

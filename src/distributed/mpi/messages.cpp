@@ -38,10 +38,10 @@ void MessageProcessGroup::barrier() {
   exchange(out_, in_);
 }
 
-/// Reduce-scatter of numbers in dtype `wire`: `own` has one part of sums.size() bytes for each rank, in rank
-/// order. `sums` receives the sum over all ranks of the part for this rank.
+/// Reduce-scatter of numbers in dtype `wire`: `own` has one part of equal size for each rank, in rank order.
+/// `sums` receives the sum over all ranks of the part for this rank, in sum_dtype(wire).
 void MessageProcessGroup::sum_parts(std::span<const std::byte> own, std::span<std::byte> sums, DType wire) {
-  const int64_t part_bytes = std::ssize(sums);
+  const int64_t part_bytes = std::ssize(own) / size();
   arrived_.resize(own.size());
   out_.clear();
   in_.clear();
@@ -59,13 +59,13 @@ void MessageProcessGroup::sum_parts(std::span<const std::byte> own, std::span<st
 }
 
 void MessageProcessGroup::all_reduce(std::span<float> data, DType wire) {
-  const int64_t element_bytes = dtype_bytes(wire), max_count = kMaxMessageBytes / element_bytes;
+  const int64_t sum_bytes = dtype_bytes(sum_dtype(wire)), max_count = kMaxMessageBytes / sum_bytes;
   in_runs(std::ssize(data), max_count * size(), [&](int64_t begin, int64_t count) {
     // All parts have the same size, so the last one may extend past the end of the array; those sums are
     // never read.
-    const int64_t part_count = (count + size() - 1) / size(), part_bytes = part_count * element_bytes;
-    brought_.resize(static_cast<size_t>(part_bytes * size()));
-    sums_.resize(brought_.size());
+    const int64_t part_count = (count + size() - 1) / size(), part_bytes = part_count * sum_bytes;
+    brought_.resize(static_cast<size_t>(part_count * dtype_bytes(wire) * size()));
+    sums_.resize(static_cast<size_t>(part_bytes * size()));
     collective_ = "all_reduce";
     cpu::store_f32(wire, data.data() + begin, brought_.data(), 0, count);
     const std::span<std::byte> own = part(std::span(sums_), rank() * part_bytes, part_bytes);
@@ -78,7 +78,7 @@ void MessageProcessGroup::all_reduce(std::span<float> data, DType wire) {
       in_.push_back({rank, part(std::span(sums_), rank * part_bytes, part_bytes)});
     }
     exchange(out_, in_);
-    cpu::load_f32(wire, sums_.data(), 0, count, data.data() + begin);
+    cpu::load_f32(sum_dtype(wire), sums_.data(), 0, count, data.data() + begin);
   });
 }
 
@@ -86,13 +86,12 @@ void MessageProcessGroup::reduce_scatter(std::span<const float> in, std::span<fl
   HEARTH_CHECK(in.size() == out.size() * static_cast<size_t>(size()));
   collective_ = "reduce_scatter";
   in_runs(std::ssize(out), kMaxMessageBytes / dtype_bytes(wire), [&](int64_t begin, int64_t count) {
-    const int64_t part_bytes = count * dtype_bytes(wire);
-    brought_.resize(static_cast<size_t>(part_bytes * size()));
-    sums_.resize(static_cast<size_t>(part_bytes));
+    brought_.resize(static_cast<size_t>(count * dtype_bytes(wire) * size()));
+    sums_.resize(static_cast<size_t>(count * dtype_bytes(sum_dtype(wire))));
     for (int rank = 0; rank < size(); ++rank)
       cpu::store_f32(wire, in.data() + rank * std::ssize(out) + begin, brought_.data(), rank * count, count);
     sum_parts(brought_, sums_, wire);
-    cpu::load_f32(wire, sums_.data(), 0, count, out.data() + begin);
+    cpu::load_f32(sum_dtype(wire), sums_.data(), 0, count, out.data() + begin);
   });
 }
 

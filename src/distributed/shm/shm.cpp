@@ -198,10 +198,10 @@ void ShmProcessGroup::sum_part(const Chunk& chunk, int64_t first, std::span<cons
     const int64_t count = std::min(kPiece, std::ssize(own) - at);
     sum_piece(chunk, first + at, own.subspan(static_cast<size_t>(at), static_cast<size_t>(count)), to + at,
               wire);
-    if (whom == For::all) cpu::store_f32(wire, to + at, sums, at, count);
+    if (whom == For::all) cpu::store_f32(sum_dtype(wire), to + at, sums, at, count);
   }
 }
-/// Sums at most kPiece elements. In f32, this rank's contribution is read from `own`. In bf16, it is read
+/// Sums at most kPiece elements. In f32, this rank's contribution is read from `own`. Otherwise it is read
 /// from the slot, so that it is rounded like the contributions of the other ranks.
 void ShmProcessGroup::sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
                                 DType wire) {
@@ -213,11 +213,11 @@ void ShmProcessGroup::sum_piece(const Chunk& chunk, int64_t first, std::span<con
   }
   std::array<std::byte, kPiece * sizeof(bf16)> rounded;
   sum_in_order(wire, from_, rounded.data(), std::ssize(own));
-  cpu::load_f32(wire, rounded.data(), 0, std::ssize(own), to);
+  cpu::load_f32(sum_dtype(wire), rounded.data(), 0, std::ssize(own), to);
 }
 /// Copies the sums that rank `part` has published.
 void ShmProcessGroup::take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const {
-  cpu::load_f32(wire, memory_.sums(part, chunk.chunk), 0, std::ssize(values), values.data());
+  cpu::load_f32(sum_dtype(wire), memory_.sums(part, chunk.chunk), 0, std::ssize(values), values.data());
 }
 
 void ShmProcessGroup::barrier() {
@@ -243,7 +243,7 @@ void ShmProcessGroup::all_reduce(std::span<float> data, DType wire) {
     return data.subspan(static_cast<size_t>(chunk.at + range.begin), static_cast<size_t>(range.size()));
   };
   run(
-      count(std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire)),
+      count(std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(sum_dtype(wire))),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
           if (!is_summed_in_place(part, wire))
