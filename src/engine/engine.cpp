@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 
@@ -118,6 +119,14 @@ void Engine::stage_ahead(const MicroBatch& batch) {
 
 void Engine::outer_step() { strategy_->outer_step(*runtime_); }
 
+void Engine::prune(double sparsity, double dropped) {
+  exec::Executor& prune = runtime_->executor(*plan().prune);
+  prune.set_scalar(kPruneSparsity, static_cast<float>(sparsity));
+  if (plan().options.prune.method == PruneMethod::rigl)
+    prune.set_scalar(kDroppedSparsity, static_cast<float>(dropped));
+  runtime_->run(prune);
+}
+
 double Engine::evaluate(const MicroBatch& batch) {
   return strategy_->evaluate(*runtime_, runtime_->sorted(batch));
 }
@@ -157,6 +166,19 @@ double loss_scale(const Engine& engine) {
   engine.runtime_->memory().read_loss_scale(&scale);
   if (exec::Gpu* gpu = engine.runtime_->memory().gpu()) gpu->wait();
   return scale;
+}
+
+std::vector<LayerSparsity> layer_sparsity(const Engine& engine) {
+  std::vector<LayerSparsity> layers;
+  const exec::PersistentLayout& layout = *engine.plan().layout;
+  for (const PrunedWeight& weight : engine.plan().pruned) {
+    const exec::PersistentBuffer& mask = layout.at(ir::spell(ir::StateKind::mask, weight.name));
+    LayerSparsity layer{.name = weight.name, .num_weights = layout.at(weight.name).type.shape.num_elements()};
+    const auto* bytes = reinterpret_cast<const uint8_t*>(engine.data(mask));
+    for (int64_t i = 0; i < mask.type.num_bytes(); ++i) layer.num_pruned += std::popcount(bytes[i]);
+    layers.push_back(std::move(layer));
+  }
+  return layers;
 }
 
 void copy_to_states(Engine& engine, const std::string& weight) {

@@ -92,6 +92,9 @@ class Engine {
   void stage_ahead(const MicroBatch& batch);
   /// With local steps (local_steps.h): makes the outer step of all workers.
   void outer_step();
+  /// Sets the masks of the pruned weights so that they prune the fraction `sparsity`; for RigL, first
+  /// `dropped`, then weights grow again. All workers call it between the same updates, with equal weights.
+  void prune(double sparsity, double dropped);
 
   /// Evaluates a batch with the weights (or their EMA, if there is one) and returns the sum of its losses; 0
   /// if the objective has no losses.
@@ -131,6 +134,16 @@ class Engine {
 std::span<float> values(const Engine& engine, const std::string& name);
 /// Returns the loss scale of fp16; otherwise 1.
 double loss_scale(const Engine& engine);
+/// Number of elements and of pruned elements of a weight.
+struct LayerSparsity {
+  std::string name;
+  int64_t num_weights = 0;
+  int64_t num_pruned = 0;
+
+  double fraction() const { return static_cast<double>(num_pruned) / static_cast<double>(num_weights); }
+};
+/// Returns the sparsity of each pruned weight (Plan::pruned).
+std::vector<LayerSparsity> layer_sparsity(const Engine& engine);
 /// Copies a weight to the states whose initial value is the weight: its EMA, and its anchor for local steps.
 void copy_to_states(Engine& engine, const std::string& weight);
 

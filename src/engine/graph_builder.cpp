@@ -44,6 +44,7 @@ void check_modules(const EngineOptions& options, std::span<const nn::Tensor> ten
   for (const std::string& module : options.frozen) check_module("train.freeze", module, tensors);
   for (const auto& [module, factor] : options.optimizer.rates)
     check_module("optimizer.rates", module, tensors);
+  for (const std::string& module : options.prune.kept) check_module("prune.keep", module, tensors);
   if (!options.frozen.empty() && std::ranges::none_of(tensors, &nn::Tensor::trainable))
     user_error("train.freeze freezes all weights, so that none is left to train; remove an entry");
 }
@@ -56,9 +57,11 @@ passes::TrainGraph build_graph(Plan& plan, Purpose purpose, BatchShape shape) {
   const auto mode = purpose == Purpose::evaluate ? nn::Builder::Mode::eval : nn::Builder::Mode::train;
   nn::Builder builder(train.graph, mode, options.seed, options.adapter);
   builder.freeze(options.frozen);
-  builder.round_weights(options.rounding, options.first_rounded_step);
+  builder.round_linear(options.rounding);
+  builder.multiply_in(options.matmul_precision);
   const Objective::Graph built = options.objective->build(builder, shape);
   builder.check_adapter();
+  builder.check_rounding();
   check_modules(options, builder.tensors());
   train.losses = built.losses;
   plan.has_losses = built.losses != ir::kNone;
@@ -71,6 +74,8 @@ passes::TrainGraph build_graph(Plan& plan, Purpose purpose, BatchShape shape) {
     for (const nn::Tensor& tensor : plan.tensors) {
       if (tensor.is_table) plan.tables.push_back(tensor.name);
     }
+    if (options.prune.method != PruneMethod::none && mode == nn::Builder::Mode::train)
+      plan.pruned = pruned_weights(train.graph, plan.tensors, options.prune);
     for (const ValueId input : built.inputs) plan.input_names.push_back(train.graph.value(input).name);
     HEARTH_CHECK(plan.input_names.size() <= data::kMaxArrays);
   }

@@ -201,11 +201,13 @@ class LocalSum {
 /// Adds the nodes that update every weight. All updates share a learning rate and a gradient factor.
 class UpdateBuilder {
  public:
-  UpdateBuilder(ir::Graph& graph, const OptimizerOptions& options, std::span<const std::string> tables)
-      : graph_(graph), options_(options), tables_(tables), rule_(rule_of(options)) {}
+  UpdateBuilder(ir::Graph& graph, const OptimizerOptions& options, std::span<const std::string> tables,
+                const MaskedUpdate& masked)
+      : graph_(graph), options_(options), tables_(tables), rule_(rule_of(options)), masks_(graph, masked) {}
 
-  void run(const std::vector<passes::Gradient>& gradients) {
+  void run(std::vector<passes::Gradient> gradients) {
     if (options_.in_backward) return run_in_backward(gradients);
+    masks_.apply_to(gradients);
     std::vector<int64_t> indices(gradients.size());
     std::iota(indices.begin(), indices.end(), 0);
     start_from(gradients, {.indices = std::move(indices), .num_gradients = std::ssize(gradients)});
@@ -232,11 +234,13 @@ class UpdateBuilder {
       local.push_back(train.gradients[i]);
       indices.indices.push_back(static_cast<int64_t>(i));
     }
+    masks_.apply_to(local);
     train.shared.push_back({.value = start_from(local, indices)});
+    auto next_local = local.begin();
     for (const passes::Gradient& gradient : train.gradients) {
       const bool is_local = owner(gradient) == sums.rank;
       if (!is_local) add_remote_states(gradient);
-      const ValueId newest = is_local ? update(gradient) : gradient.parameter;
+      const ValueId newest = is_local ? update(*next_local++) : gradient.parameter;
       if (!sums.shards_weights) train.spread.push_back({.value = newest, .root = owner(gradient)});
     }
     finish();
@@ -267,9 +271,10 @@ class UpdateBuilder {
  private:
   /// Updates each weight as soon as its gradient is final. Because the norm of all gradients is not known
   /// then, updates are skipped if the loss is not finite.
-  void run_in_backward(const std::vector<passes::Gradient>& gradients) {
+  void run_in_backward(std::vector<passes::Gradient> gradients) {
     const size_t first = graph_.nodes.size();
     start(graph_.outputs.front());
+    masks_.apply_to(gradients);
     ValueId sum_squares = ir::kNone;
     for (const passes::Gradient& gradient : gradients) {
       const ValueId squares = add1("sum_all", {add1("sum_squares", {gradient.gradient}, {})}, {});
@@ -337,15 +342,18 @@ class UpdateBuilder {
 
   ValueId update(const passes::Gradient& gradient) {
     const WeightUpdate weight = update_in(graph_, gradient);
-    const ValueId updated = rule_.add(weight);
-    average(weight.weight().name, updated);
+    const std::string name = weight.weight().name;
+    masks_.add_score(gradient.parameter, factor_);
+    const ValueId updated = masks_.applied(name, rule_.add(weight));
+    average(name, updated);
     return updated;
   }
   /// Updates the EMA of a weight or running statistic with its new value.
   void average(const std::string& name, ValueId value) {
     if (options_.ema_decay == 0) return;
     const ValueId state = add_state(graph_, ir::spell(StateKind::average, name), graph_.type(value));
-    add1("ema_update", {state, value, factor_, steps_}, {{"decay", options_.ema_decay}}, name);
+    masks_.applied(
+        name, add1("ema_update", {state, value, factor_, steps_}, {{"decay", options_.ema_decay}}, name));
   }
 
   /// Adds the optimizer states of a weight that another worker updates, with Role::remote.
@@ -364,6 +372,7 @@ class UpdateBuilder {
   const OptimizerOptions& options_;
   std::span<const std::string> tables_;
   const Rule& rule_;
+  Masks masks_;
   ValueId factor_ = ir::kNone;
   ValueId rate_ = ir::kNone;
   std::vector<ValueId> rates_;  ///< learning rate of each entry of options_.rates
@@ -407,7 +416,7 @@ std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers) {
 
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
-                const SumOptions& sums) {
+                const SumOptions& sums, const MaskedUpdate& masked) {
   LocalSum local(train.graph, sums);
   std::vector<ValueId> measured;
   for (passes::Gradient& gradient : train.gradients) {
@@ -430,7 +439,7 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
     }
     for (const ValueId value : measured) train.shared.push_back({.value = value});
   }
-  UpdateBuilder builder(train.graph, options, tables);
+  UpdateBuilder builder(train.graph, options, tables, masked);
   if (sums.are_sums) {
     builder.run_stage(train, sums.local);
   } else if (sums.owners.empty()) {
@@ -441,23 +450,6 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
   for (size_t i = 0; i < statistics.size(); ++i) builder.move(statistics[i], measured[i], sums.num_micro);
   if (statistics.empty()) builder.average_moved();
   local.clear();
-}
-
-std::vector<RunningStatistic> take_statistics(ir::Graph& graph) {
-  std::vector<RunningStatistic> found;
-  for (ir::Node& node : graph.nodes) {
-    if (node.op->name != "batch_norm") continue;
-    const double momentum = node.attrs.real_or("momentum", 0.1);
-    for (const char* name : {"running_mean", "running_var"}) {
-      const size_t input = node.op->input_index(name);
-      const ir::Value running = graph.value(node.inputs[input]);
-      found.push_back({.name = running.name, .type = running.type, .momentum = momentum});
-      node.inputs[input] =
-          graph.add_value(ir::spell(StateKind::batch_statistic, running.name), running.type, Role::carried);
-    }
-    node.attrs.set("momentum", 1.0);
-  }
-  return found;
 }
 
 std::vector<ValueId> add_accumulation(passes::TrainGraph& train, std::span<const RunningStatistic> statistics,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/pruning.h"
 #include "passes/train_graph.h"
 
 namespace hearth::engine {
@@ -100,10 +101,11 @@ std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers);
 /// `train.spread`. `tables`: embedding tables and heads, which Muon updates with AdamW. Each running
 /// statistic is updated once, by the mean over the micro-batches (their sum times the scalar
 /// "inverse_micro"), with the decay of num_micro updates. The last micro-batch counts only if the scalar
-/// "present" is 1, not 0.
+/// "present" is 1, not 0. Gradients of pruned weights are masked before anything else reads them, and
+/// weights and averages after they were changed.
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
-                const SumOptions& sums);
+                const SumOptions& sums, const MaskedUpdate& masked = {});
 
 /// Appends gradient_sum += gradient for every weight, and gradient_sum += batch_statistic for every running
 /// statistic. `may_be_idle`: true if the micro-batch counts only if the scalar "present" is 1, not 0. Returns

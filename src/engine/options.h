@@ -11,6 +11,7 @@
 #include "engine/local_steps.h"
 #include "engine/objective.h"
 #include "engine/optimizer.h"
+#include "engine/pruning.h"
 #include "exec/device/gpu_choice.h"
 #include "exec/device/matmul_choice.h"
 #include "exec/device/self_test.h"
@@ -27,10 +28,8 @@ struct EngineOptions {
   /// If adapter.rank > 0, only the adapter is trained; the base weights are then frozen and stored in
   /// `precision`.
   nn::Adapter adapter;
-  /// Format to which the weights of linear layers are rounded from step first_rounded_step on
-  /// (nn::Builder::round_weights); none: not rounded.
-  BlockFormat rounding = BlockFormat::none;
-  int64_t first_rounded_step = 0;
+  QatRounding rounding;  ///< of linear layers (nn::Builder::round_linear)
+  PruneOptions prune;
   /// Prefixes of the names of modules whose weights do not train (nn::Builder::freeze).
   std::vector<std::string> frozen;
   int64_t batch = 32;  ///< rows of a micro-batch
@@ -53,6 +52,7 @@ struct EngineOptions {
   passes::CompressOptions compress;
   LocalStepsOptions local;
   DType precision = DType::f32;
+  MatmulPrecision matmul_precision = MatmulPrecision::same;  ///< see nn::Builder::multiply_in
   uint64_t seed = 0;
   int num_threads = 1;
   bool winograd = true;  ///< true if convolutions on the CPU may use Winograd's algorithm

@@ -13,6 +13,7 @@ std::vector<const exec::Program*> Plan::programs() const {
     for (const auto& [shape, program] : *kind) all.push_back(&program);
   }
   for (const ShardLevel& level : levels) all.insert(all.end(), {&level.save, &level.add});
+  if (prune) all.push_back(&*prune);
   if (outer) all.push_back(&*outer);
   for (const auto& [key, program] : stage.single_micro) all.push_back(&program);
   return all;

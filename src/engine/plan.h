@@ -65,11 +65,14 @@ struct Plan {
   /// micro-batches, and for evaluation.
   Programs step, accumulate, evaluate;
   std::vector<ShardLevel> levels;
+  std::optional<exec::Program> prune;  ///< program that sets the masks of `pruned` (pruning.h)
   std::optional<exec::Program> outer;  ///< program of the outer step (local_steps.h)
   std::vector<RunningStatistic> statistics;
+  std::vector<PrunedWeight> pruned;  ///< weights that are pruned; empty: none
   /// For each weight, the worker that stores it (sharded weights) or its optimizer state (ZeRO-1).
   std::map<std::string, int> owners;
   StagePlan stage;
+  passes::EncodeResult encoded;
   passes::RecomputeResult recompute;
   double flops_per_update = 0;  ///< sum over all workers, with recomputation
   /// True if no worker has the full model, so that all workers evaluate every batch together.

@@ -76,6 +76,7 @@ void replan(Plan& measured, const passes::OffloadOptions& offload, int64_t budge
   measured.options.budget_bytes = budget_bytes;
   *measured.layout = {};
   measured.arena_bytes = measured.host_arena_bytes = 0;
+  measured.encoded = {};
   measured.recompute = {};
   const std::unique_ptr<Strategy> strategy = make_strategy(measured.options.parallel);
   PlanBuilder builder(measured, *strategy, {});
@@ -91,6 +92,7 @@ void replan(Plan& measured, const passes::OffloadOptions& offload, int64_t budge
     level.save = place();
     level.add = place();
   }
+  if (measured.prune) measured.prune = place();
   if (measured.outer) measured.outer = place();
   add_facts(measured, *strategy);
 }
@@ -160,7 +162,8 @@ exec::Program PlanBuilder::finish(passes::TrainGraph train, Purpose purpose) {
   if (purpose == Purpose::step && !updating) {
     context.consume_gradients = [this](passes::TrainGraph& graph) {
       const size_t first = graph.graph.nodes.size();
-      add_update(graph, options().optimizer, plan_.tables, plan_.statistics, strategy_.sums(plan_));
+      add_update(graph, options().optimizer, plan_.tables, plan_.statistics, strategy_.sums(plan_),
+                 {.method = options().prune.method, .weights = plan_.pruned});
       strategy_.end_graph(graph.graph, first);
     };
   } else if (purpose == Purpose::accumulate) {
@@ -233,6 +236,7 @@ PlanBuilder::Placed PlanBuilder::place_within(passes::TrainGraph train,
   for (const passes::Gradient& gradient : train.gradients) compile.gradients.push_back(gradient.gradient);
   plan_.layout->add(train.graph);
   return {.program = exec::compile(std::move(train.graph), *plan_.layout, compile),
+          .encoded = context.encoded,
           .recompute = context.recompute};
 }
 
@@ -250,6 +254,7 @@ exec::Program PlanBuilder::place(const passes::TrainGraph& train, Purpose purpos
     if (next.program.arena_bytes() < best.program.arena_bytes()) best = std::move(next);
   }
   if (purpose == Purpose::step || purpose == Purpose::accumulate) {
+    if (best.encoded.full_bytes > plan_.encoded.full_bytes) plan_.encoded = best.encoded;
     if (best.recompute.peak_before_bytes > plan_.recompute.peak_before_bytes)
       plan_.recompute = best.recompute;
   }

@@ -52,6 +52,7 @@ class PlanBuilder {
  private:
   struct Placed {
     exec::Program program;
+    passes::EncodeResult encoded;
     passes::RecomputeResult recompute;
   };
   passes::PassContext context_of(const passes::TrainGraph& train);

@@ -48,6 +48,38 @@ TEST(Offload, ChangesNoBit) {
   }
 }
 
+/// The tiny language model with rows that are long enough to be encoded in fp8.
+EngineOptions encoded_options() {
+  const TemporaryFolder folder;
+  write_tiny_model(folder.path());
+  models::DecoderConfig config = models::read_decoder_config(folder.path() / "config.json");
+  config.hidden = 32;
+  config.intermediate = 64;
+  config.head_size = 16;
+  EngineOptions options = tiny_text_options();
+  options.objective = tasks::language_model({.config = config, .context = kTinyContext});
+  options.offload.saved = SavedActivations::fp8;
+  options.offload.min_encoded_bytes = 1024;
+  return options;
+}
+
+TEST(SavedActivations, GiveTheSameBitsForAnyBudget) {
+  EngineOptions options = encoded_options();
+  const planner::PlanReport plan = planner::make_plan_report(options);
+  ASSERT_GT(plan.encoded.num_encoded, 0);
+  const auto want = state_after(options);
+  options.budget_bytes = plan.arena_bytes * 8 / 10;
+  EXPECT_GT(planner::make_plan_report(options).recompute.num_recomputed, 0);
+  EXPECT_EQ(state_after(options), want);
+  options.offload.states = options.offload.weights = options.offload.activations = true;
+  options.device.link_bytes_per_second = 1e15;
+  options.budget_bytes = planner::make_plan_report(options).arena_bytes * 8 / 10;
+  EXPECT_GT(planner::make_plan_report(options).recompute.num_stashed, 0);
+  EXPECT_EQ(state_after(options), want);
+  options.offload.saved = SavedActivations::full;
+  EXPECT_NE(state_after(options), want);
+}
+
 TEST(Offload, TakesWhatIsAwayFromThePeak) {
   EngineOptions options = tiny_text_options();
   const planner::PlanReport all = planner::make_plan_report(options);

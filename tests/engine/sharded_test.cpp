@@ -34,7 +34,8 @@ class Sharded : public testing::Test {
 std::string sharded(const std::string& yaml) { return yaml + "parallel: sharded\n"; }
 
 TEST_F(Sharded, WorkersMakeTheBitsOfOneThatHasAllWeights) {
-  for (const std::string& yaml : {std::string(kShardedImages), words_, words_ + "precision: bf16\n"})
+  for (const std::string& yaml : {std::string(kShardedImages), words_, words_ + "precision: bf16\n",
+                                  words_ + "precision: bf16\nmatmul_precision: fp8-tensor\n"})
     expect_bits_of_one(sharded(yaml), yaml);
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 /// Weights of [192, 64] are worth factors of rank 4, those of [64, 10] are not.
 constexpr int64_t kLarge = 192 * 64, kSmall = 64 * 10, kVectors = 64 + 10 + 2 * 64;
+constexpr int64_t kNumWeights = 6;
 /// A batch norm's statistics are summed as they are.
 constexpr int64_t kStatisticBytes = 4 * 2 * 64;
 constexpr int64_t kLinkSteps = 240;
@@ -81,7 +82,7 @@ TEST_P(SlowLink, GoesAsWellBetweenGpus) {
   const std::vector<double> want = train_with(shortened(recipe()), 2).losses;
   const std::vector<double> got = train_with(shortened(few), 2).losses;
   ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3) << i;
   emu::gpus() = {{}};
 }
 
@@ -89,6 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
     Ways, SlowLink,
     testing::Values(Way{"Bf16", "exchange: {compress: bf16}\n",
                         kLinkSteps*(2 * (kLarge + kSmall + kVectors) + kStatisticBytes), 1.15},
+                    Way{"Fp8", "exchange: {compress: fp8}\n",
+                        kLinkSteps*(kLarge + kSmall + kVectors + 4 * kNumWeights + kStatisticBytes), 1.15},
                     Way{"PowerSgd", "exchange: {compress: powersgd}\n",
                         kLinkSteps*(4 * (4 * (192 + 64) + kSmall + kVectors) + kStatisticBytes), 1.3},
                     Way{"LocalSteps", "exchange: {local_steps: 8}\n",

@@ -40,6 +40,7 @@ TEST(Threads, DoNotChangeTheBitsOfLanguageModels) {
   const TemporaryFolder folder(run::quick_folder());
   const std::string words = words_recipe(folder.path(), "steps: 2, batch: 16, clip_norm: 1, log_every: 1");
   expect_bits_of_one_thread(words + "precision: bf16\n");
+  expect_bits_of_one_thread(words + "precision: bf16\nmatmul_precision: fp8\n");
   for (const char* name : {"adamw", "adafactor", "muon", "adamw8bit"})
     expect_bits_of_one_thread(replaced(words, "name: adamw", fmt::format("name: {}", name)));
 }

@@ -43,6 +43,10 @@ void Strategy::compile(PlanBuilder& builder, std::span<const int64_t> train_size
     plan.levels.push_back({.save = builder.finish(make_move_graph(names, 0, level + 1), Purpose::step),
                            .add = builder.finish(make_move_graph(names, level + 1, 0), Purpose::step)});
   }
+  if (!plan.pruned.empty()) {
+    plan.prune = builder.finish(make_prune_graph(plan.train_program().graph, plan.pruned, plan.options.prune),
+                                Purpose::step);
+  }
 }
 
 void Strategy::begin_graph(Plan&, const passes::TrainGraph&, Purpose, passes::PassContext&) const {}

@@ -32,7 +32,9 @@ class LocalSgd : public Strategy {
     add_outer_states(graph);
     add_states_of_workers(graph, static_cast<int>(options.num_workers), [](const ir::Value& value) {
       const ir::StateKind kind = ir::parse_state_name(value.name).kind;
-      return kind != ir::StateKind::anchor && kind != ir::StateKind::outer_momentum;
+      // These states are equal on all workers.
+      return kind != ir::StateKind::anchor && kind != ir::StateKind::outer_momentum &&
+             kind != ir::StateKind::mask;
     });
   }
 
