@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "ir/op_def.h"
+#include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
 
 namespace hearth::nn {
@@ -159,7 +160,8 @@ Builder::Scope::Scope(Builder& builder, std::string_view name)
   builder_.prefix_ += std::string(name) + ".";
 }
 
-Builder::TeacherScope::TeacherScope(Builder& builder) : builder_(builder), prefix_(kTeacherPrefix) {
+Builder::TeacherScope::TeacherScope(Builder& builder, ops::Quantization quantized)
+    : builder_(builder), prefix_(kTeacherPrefix), adapter_{.quantized = quantized} {
   exchange();
 }
 
@@ -325,17 +327,24 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
   FileLayout layout = linear_layout(in, shape, options);
   const bool is_matrix = options.file_shape.rank() == 0 && options.out_patch == 0;
   ValueId out = ir::kNone;
-  if (is_matrix && adapter_.quantized != ops::Quantization::none && is_frozen(full(name, "weight"))) {
+  const bool is_quantized = is_matrix && adapter_.quantized != ops::Quantization::none &&
+                            (is_teacher_ || is_frozen(full(name, "weight")));
+  if (is_quantized) {
     if (options.transposed) {
-      user_error(
-          "adapter.quantize does not support weights that files store as [in, out], such as '{}'; remove "
-          "adapter.quantize",
-          full(name));
+      user_error("{0} does not support weights that files store as [in, out], such as '{1}'; remove {0}",
+                 is_teacher_ ? "distill.quantize" : "adapter.quantize", full(name));
     }
     out = quantized_linear(name, in, layout);
   } else {
-    const ValueId weight = rounded(name, tensor(full(name, "weight"), shape, init, layout, true));
-    out = apply("matmul", {in, weight}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}}, name);
+    ValueId weight = tensor(full(name, "weight"), shape, init, layout, true), input = in;
+    if (options.is_in_block && rounds(weight)) {
+      weight = rounded_weight(name, weight);
+      input = rounded_input(name, in);
+    }
+    ir::Attrs attrs = {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}};
+    if (options.is_in_block && matmul_precision_ != MatmulPrecision::same)
+      attrs.set(ops::kOperandPrecision, std::string(name_of(matmul_precision_)));
+    out = apply("matmul", {input, weight}, attrs, name);
   }
   if (options.bias) {
     const Init start = options.start || options.normal > 0 ? Init{} : uniform;
@@ -385,14 +394,50 @@ ValueId Builder::counter() {
                   : graph_.add_value("counter", {.dtype = DType::i64, .shape = {2}}, ir::Role::input);
 }
 
-ValueId Builder::rounded(std::string_view name, ValueId weight) {
-  const bool fits = graph_.type(weight).shape[1] % kBlockElements == 0;
-  if (rounding_ == BlockFormat::none || !fits || graph_.value(weight).role != ir::Role::parameter)
-    return weight;
+bool Builder::rounds(ValueId weight) const {
+  const ir::Role role = graph_.value(weight).role;
+  const bool is_base = role == ir::Role::frozen && !is_teacher_;
+  return rounding_.fits(graph_.type(weight).shape[1]) && (role == ir::Role::parameter || is_base);
+}
+
+ValueId Builder::round_groups(std::string_view name, ValueId value, GroupFormat format, int64_t group) {
+  std::vector<ValueId> inputs = {value};
+  if (mode_ == Mode::train && rounding_.first_step > 0) inputs.push_back(counter());
+  return apply("fake_quantize_groups", inputs,
+               {{"format", std::string(name_of(format))},
+                {"group", group > 0 ? group : graph_.type(value).shape.back()},
+                {"first_step", rounding_.first_step}},
+               name);
+}
+
+ValueId Builder::rounded_weight(std::string_view name, ValueId weight) {
+  has_rounded_ = true;
+  const SchemeFormats formats = rounding_.formats();
+  if (formats.blocks == BlockFormat::none) return round_groups(name, weight, formats.weights, formats.group);
   std::vector<ValueId> inputs = {weight};
-  if (mode_ == Mode::train && first_rounded_step_ > 0) inputs.push_back(counter());
+  if (mode_ == Mode::train && rounding_.first_step > 0) inputs.push_back(counter());
   return apply("fake_quantize", inputs,
-               {{"format", std::string(name_of(rounding_))}, {"first_step", first_rounded_step_}}, name);
+               {{"format", std::string(name_of(formats.blocks))}, {"first_step", rounding_.first_step}},
+               name);
+}
+
+ValueId Builder::rounded_input(std::string_view name, ValueId in) {
+  const GroupFormat format = rounding_.formats().inputs;
+  if (format == GroupFormat::none) return in;
+  if (in != last_input_) {
+    last_rounded_input_ = round_groups(name, in, format, 0);
+    last_input_ = in;
+  }
+  return last_rounded_input_;
+}
+
+void Builder::check_rounding() const {
+  if (rounding_.scheme == QatScheme::none || has_rounded_) return;
+  user_error(
+      "quantize.qat={} rounds no layer, because no linear layer has a multiple of {} inputs; {}remove "
+      "quantize.qat",
+      name_of(rounding_.scheme), std::max<int64_t>(1, rounding_.formats().group),
+      has_group(rounding_.scheme) ? "set a smaller quantize.group, or " : "");
 }
 
 ValueId Builder::dropout(std::string_view name, ValueId in, double rate) {

@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/block_format.h"
+#include "base/choices.h"
+#include "base/qat_scheme.h"
 #include "base/threads.h"
 #include "ir/graph.h"
 #include "ops/matmul/quantized.h"
@@ -104,6 +105,12 @@ struct Adapter {
 /// transposed.
 [[noreturn]] void refuse_transposed(std::string_view file);
 
+/// Number of channels of a layer and of all layers that are coupled with it (passes/channels.h).
+struct Width {
+  std::string layer;
+  int64_t channels = 0;
+};
+
 /// Prefix of the names of a teacher's tensors (Builder::TeacherScope).
 inline constexpr std::string_view kTeacherPrefix = "teacher.";
 
@@ -153,13 +160,17 @@ class Builder {
   /// Freezes modules: their weights are not trained, and their batch norms use the running statistics. Call
   /// it before the first layer.
   void freeze(std::vector<std::string> modules) { frozen_modules_ = std::move(modules); }
-  /// Rounds the weights of linear layers to values of a block format (ops::fake_quantize): in training from
-  /// step `first_step` on, in evaluation always. Does not round frozen layers and layers whose number of
-  /// input features is not a multiple of kBlockElements. Call it before the first layer.
-  void round_weights(BlockFormat format, int64_t first_step) {
-    rounding_ = format;
-    first_rounded_step_ = first_step;
-  }
+  /// Rounds weights and inputs of linear layers as a scheme stores them (ops::fake_quantize,
+  /// fake_quantize_groups). Does not round layers of train.freeze, layers without Linear::is_in_block, and
+  /// layers whose number of input features is not a multiple of the scheme's group. With an adapter, frozen
+  /// weights are rounded and the adapter is added to the result, as torchao and torchtune do. Call it before
+  /// the first layer.
+  void round_linear(const QatRounding& rounding) { rounding_ = rounding; }
+  /// Throws a UserError if a scheme is set, but no layer is rounded. Call it after the last layer.
+  void check_rounding() const;
+  /// Sets the precision of the linear layers with Linear::is_in_block that are not quantized. Call it before
+  /// the first layer.
+  void multiply_in(MatmulPrecision precision) { matmul_precision_ = precision; }
   /// Adds a graph input.
   ir::ValueId input(std::string_view name, ir::Type type);
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
@@ -190,6 +201,9 @@ class Builder {
     /// If not 0: outputs are square patches with this side, in the order (channel, y, x) in memory and (y, x,
     /// channel) in files; such a weight is not quantized.
     int64_t out_patch = 0;
+    /// True for a layer of a transformer block, to which multiply_in() and round_linear() apply: not a
+    /// router, embedding or output layer.
+    bool is_in_block = false;
   };
   /// Returns Xavier's (Glorot and Bengio 2010) uniform initialization of a linear layer.
   static Init xavier(int64_t in_features, int64_t out_features);
@@ -236,10 +250,11 @@ class Builder {
   };
 
   /// While this object exists, the builder adds layers of a teacher: frozen, in Mode::eval and without an
-  /// adapter. Their tensors are in teacher_tensors(), and their names start with kTeacherPrefix.
+  /// adapter. Their tensors are in teacher_tensors(), and their names start with kTeacherPrefix. `quantized`:
+  /// quantization of the weights of linear layers.
   class TeacherScope {
    public:
-    explicit TeacherScope(Builder& builder);
+    explicit TeacherScope(Builder& builder, ops::Quantization quantized = ops::Quantization::none);
     ~TeacherScope() { exchange(); }
     TeacherScope(const TeacherScope&) = delete;
     TeacherScope& operator=(const TeacherScope&) = delete;
@@ -256,6 +271,10 @@ class Builder {
   Mode mode() const { return mode_; }
   ir::Graph& graph() { return graph_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  /// Removes output channels of layers and everything that depends on them, so that each layer has the given
+  /// number of channels. Call it after the last layer. Throws a UserError for a layer that the model does not
+  /// have (in Mode::train; other modes may lack auxiliary layers), or whose channels cannot be removed.
+  void narrow(std::span<const Width> widths);
   /// Throws a UserError if the adapter names a module that does not exist. Call it after the last layer.
   void check_adapter() const;
 
@@ -275,8 +294,12 @@ class Builder {
                     int64_t out_patch);
   /// Returns the input `counter` of the graph: the step and the index of the micro-batch.
   ir::ValueId counter();
-  /// Returns the weight rounded to the format of round_weights(), or the weight itself if it is not rounded.
-  ir::ValueId rounded(std::string_view name, ir::ValueId weight);
+  /// True if round_linear() rounds a layer with this weight.
+  bool rounds(ir::ValueId weight) const;
+  ir::ValueId rounded_weight(std::string_view name, ir::ValueId weight);
+  /// Returns the rounded input of a layer, or `in` itself if the scheme does not round inputs.
+  ir::ValueId rounded_input(std::string_view name, ir::ValueId in);
+  ir::ValueId round_groups(std::string_view name, ir::ValueId value, GroupFormat format, int64_t group);
   /// Adds the weight of a convolution. Its shape in files is [shape[3], shape[2], kernel, kernel].
   ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool space_to_depth = false);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
@@ -291,11 +314,13 @@ class Builder {
   std::vector<Tensor> tensors_, teacher_tensors_;
   bool is_teacher_ = false;
   Adapter adapter_;
-  BlockFormat rounding_ = BlockFormat::none;  ///< see round_weights()
-  int64_t first_rounded_step_ = 0;
-  std::vector<std::string> frozen_modules_;  ///< modules passed to freeze()
-  std::vector<std::string> linears_;         ///< with an adapter: full names of the linear layers
-  std::vector<std::string> modules_;         ///< with an adapter: full names of all modules with weights
+  QatRounding rounding_;
+  bool has_rounded_ = false;                                             ///< true if a layer is rounded
+  ir::ValueId last_input_ = ir::kNone, last_rounded_input_ = ir::kNone;  ///< of the last rounded_input()
+  MatmulPrecision matmul_precision_ = MatmulPrecision::same;             ///< see multiply_in()
+  std::vector<std::string> frozen_modules_;                              ///< modules passed to freeze()
+  std::vector<std::string> linears_;  ///< with an adapter: full names of the linear layers
+  std::vector<std::string> modules_;  ///< with an adapter: full names of all modules with weights
   int num_dropouts_ = 0;
 };
 

@@ -52,18 +52,22 @@ class Decoder {
 
   DecoderOutputs run() {
     DecoderOutputs out;
+    ValueId x = embed(out.head);
     const Scope scope(builder_, names_.model);
-    const ValueId table =
-        builder_.table(names_.table, config_.vocab_size, config_.hidden, config_.init_normal);
-    ValueId x = scaled(builder_.op("embedding", {in_.tokens, table}), config_.embedding_scale);
-    if (config_.learned_positions) x = add_positions(x);
     for (int64_t i = 0; i < config_.num_layers; ++i) {
       const Scope layer(builder_, names_.layers + std::to_string(i));
       x = run_layer(x, i);
     }
     out.hidden = scaled(norm(names_.last_norm, x), config_.hidden_scale);
-    out.head = table;
     return out;
+  }
+
+  /// Returns the input of the first layer, and sets `table` to the embedding table.
+  ValueId embed(ValueId& table) {
+    const Scope scope(builder_, names_.model);
+    table = builder_.table(names_.table, config_.vocab_size, config_.hidden, config_.init_normal);
+    const ValueId x = scaled(builder_.op("embedding", {in_.tokens, table}), config_.embedding_scale);
+    return config_.learned_positions ? add_positions(x) : x;
   }
 
   ValueId run_layer(ValueId x, int64_t layer) {
@@ -108,8 +112,9 @@ class Decoder {
     return builder_.rms_norm(name, x, config_.norm_eps, config_.norm_offset);
   }
   ValueId linear(const char* name, ValueId x, int64_t out_features, bool bias, double normal) {
-    return builder_.linear(name, x, out_features,
-                           {.bias = bias, .normal = normal, .transposed = config_.transposed});
+    return builder_.linear(
+        name, x, out_features,
+        {.bias = bias, .normal = normal, .transposed = config_.transposed, .is_in_block = true});
   }
   ValueId linear(const char* name, ValueId x, int64_t out_features, bool bias) {
     return linear(name, x, out_features, bias, config_.init_normal);
@@ -175,11 +180,11 @@ class Decoder {
                        {"window", window < in_.reach() ? window : 0},
                        {"softcap", config_.attention_cap}};
     if (in_.cache_slots > 0) {
-      const Shape slots = {in_.cache_slots, config_.num_kv_heads * config_.head_size};
-      return builder_.op(
-          "cached_attention",
-          {q, k, v, builder_.memory("keys", slots), builder_.memory("values", slots), in_.positions},
-          std::move(attrs));
+      const Shape cache = {in_.cache_sequences, in_.cache_slots, config_.num_kv_heads * config_.head_size};
+      return builder_.op("cached_attention",
+                         {q, k, v, builder_.memory("keys", cache), builder_.memory("values", cache),
+                          in_.positions, in_.sequences},
+                         std::move(attrs));
     }
     attrs.set("batch", in_.num_rows);
     attrs.set("causal", int64_t{in_.bias == ir::kNone});
@@ -222,7 +227,9 @@ class Decoder {
 
   /// Returns the router weights, [N, experts]; 0 for experts that the router did not choose for the token.
   ValueId route(ValueId x) {
-    const ValueId logits = linear("gate", x, config_.experts.count, false);
+    const ValueId logits =
+        builder_.linear("gate", x, config_.experts.count,
+                        {.bias = false, .normal = config_.init_normal, .transposed = config_.transposed});
     const ValueId shares = builder_.op("softmax", {logits});
     const ValueId chosen = builder_.op("top_k_mask", {shares}, {{"count", config_.experts.per_token}});
     const ValueId kept = builder_.op("mul", {shares, chosen});
@@ -260,6 +267,23 @@ DecoderOutputs build_decoder(nn::Builder& builder, const DecoderConfig& config, 
   if (!config.tied_head)
     out.head = builder.table("lm_head", config.vocab_size, config.hidden, config.init_normal);
   return out;
+}
+
+DecoderOutputs build_decoder_for_one_token(nn::Builder& builder, const DecoderConfig& config) {
+  const ir::Type ids{.dtype = DType::i32, .shape = {1}};
+  return build_decoder(
+      builder, config,
+      {.tokens = builder.input("tokens", ids), .positions = builder.input("positions", ids), .context = 1});
+}
+
+ValueId build_decoder_input(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in) {
+  ValueId table = ir::kNone;
+  return Decoder(builder, config, in).embed(table);
+}
+
+std::string decoder_layer_name(const DecoderConfig& config, int64_t layer) {
+  const Names names = names_of(config);
+  return std::string(names.model) + "." + names.layers + std::to_string(layer);
 }
 
 ValueId build_decoder_layer(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in,

@@ -20,9 +20,11 @@ struct DecoderInputs {
   ir::ValueId bias = ir::kNone;
   int64_t num_rows = 1;
   int64_t context = 0;
-  /// Size of the KV cache in tokens; num_rows is then 1, and the row continues the cached tokens. 0: no
-  /// cache.
+  /// Size of the KV cache of a sequence in tokens; num_rows is then 1, and each token continues the cached
+  /// tokens of its sequence. 0: no cache.
   int64_t cache_slots = 0;
+  int64_t cache_sequences = 1;        ///< number of sequences in the KV cache
+  ir::ValueId sequences = ir::kNone;  ///< i32 [N]: index of each token's sequence; only with a cache
 
   /// Returns the max number of tokens that a token can attend to.
   int64_t reach() const { return cache_slots > 0 ? cache_slots : context; }
@@ -37,6 +39,15 @@ struct DecoderOutputs {
 /// Builds a decoder with transformers' tensor names ("model.layers.0.self_attn.q_proj.weight"). Throws a
 /// UserError if the model has too few positions for reach() (check_context).
 DecoderOutputs build_decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in);
+
+/// Builds a decoder for one token, for its tensors, channels and costs.
+DecoderOutputs build_decoder_for_one_token(nn::Builder& builder, const DecoderConfig& config);
+
+/// Builds the input of the first layer: embeddings of tokens and, if the model has them, of positions, [N,
+/// hidden].
+ir::ValueId build_decoder_input(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in);
+/// Returns the name of a layer, which is the prefix of its tensors' names: "model.layers.0".
+std::string decoder_layer_name(const DecoderConfig& config, int64_t layer);
 
 /// Builds a single layer, with tensor names relative to the layer ("self_attn.q_proj.weight"). `x` and the
 /// result: [N, hidden]. DecoderInputs::tokens is not used.

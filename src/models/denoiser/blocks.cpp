@@ -9,7 +9,10 @@ using Scope = nn::Builder::Scope;
 
 ValueId DenoiserBlocks::linear(std::string_view name, ValueId x, int64_t size, bool bias) {
   const int64_t in_features = builder_.graph().type(x).shape.back();
-  return builder_.linear(name, x, size, {.bias = bias, .start = nn::Builder::xavier(in_features, size)});
+  return builder_.linear(name, x, size,
+                         {.bias = bias,
+                          .start = nn::Builder::xavier(in_features, size),
+                          .is_in_block = !name.ends_with("_embedder")});
 }
 
 ValueId DenoiserBlocks::zero_linear(std::string_view name, ValueId x, int64_t size, bool bias) {
