@@ -1,9 +1,13 @@
+#include "io/chart.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "io/report.h"
+#include "base/text.h"
+#include "io/html.h"
+#include "io/page_style.h"
 
 namespace hearth::io {
 namespace {
@@ -131,30 +135,69 @@ std::string peak(const Frame& frame, const Series& one) {
                      kTop + 12, one.color, highest->value);
 }
 
+/// Opens the SVG of a chart with its title, for which `left` is the offset, and a text for screen readers.
+std::string open_svg(const std::string& title, std::string_view description, double left, double height) {
+  return fmt::format(
+      "<svg class='chart' viewBox='0 0 {} {}' role='img'><title>{}</title><desc>{}</desc>"
+      "<text class='title' x='{}' y='20'>{}</text>",
+      kWidth, height, escape_html(title), escape_html(description), left, escape_html(title));
+}
+
+std::string describe(const std::vector<Series>& series, std::string_view along) {
+  std::string text;
+  for (const Series& one : series) {
+    if (one.points.empty()) continue;
+    const auto& [first, last] = std::pair(one.points.front(), one.points.back());
+    text += fmt::format("{}: {:.4g} at {} {}, {:.4g} at {} {}. ", one.name, first.value, along, first.step,
+                        last.value, along, last.step);
+  }
+  return text;
+}
+
+/// Appends a point to the commands of an SVG path.
+void add_point(std::string& path, double x, double y) {
+  path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x, y);
+}
+
+std::string draw(const Frame& frame, const Series& one) {
+  std::string path, dots;
+  for (const CurvePoint& point : thinned(one.points)) {
+    if (!can_draw(point.value, frame.scale)) continue;
+    const double x = frame.px(static_cast<double>(point.step)), y = frame.py(point.value);
+    add_point(path, x, y);
+    if (one.points.size() <= 40)
+      dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3' fill='{}'/>", x, y, one.color);
+  }
+  return fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='2' stroke-linejoin='round'/>{}",
+                     path, one.color, dots);
+}
+
+std::string draw(const Frame& frame, const UnitCurve& curve) {
+  using Style = UnitCurve::Style;
+  std::string path, dots;
+  for (const auto& [x, y] : curve.points) {
+    if (!std::isfinite(x) || !std::isfinite(y)) continue;
+    add_point(path, frame.px(x), frame.py(y));
+    if (curve.style == Style::dots)
+      dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='4' fill='{}'/>", frame.px(x), frame.py(y),
+                          curve.color);
+  }
+  return fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='{}'{} stroke-linejoin='round'/>{}",
+                     path, curve.color, curve.style == Style::strong ? 3.5 : 1.5,
+                     curve.style == Style::guide ? " stroke-dasharray='5 5'" : "", dots);
+}
+
 }  // namespace
+
+std::string curve_color(size_t index) { return fmt::format("var(--c{})", index % kNumCurveColors); }
 
 std::string line_chart(const std::string& title, const std::vector<Series>& series, std::string_view along,
                        Scale scale) {
   const Frame frame = make_frame(series, scale);
-  std::string svg = fmt::format(
-      "<svg class='chart' viewBox='0 0 {} {}' role='img'><text class='title' x='{}' y='20'>{}</text>", kWidth,
-      kHeight, kLeft, escape_html(title));
-  svg += grid(frame, along);
+  std::string svg = open_svg(title, describe(series, along), kLeft, kHeight) + grid(frame, along);
   double legend = kWidth - kRight;
   for (const Series& one : series) {
-    std::string path;
-    std::string dots;
-    for (const CurvePoint& point : thinned(one.points)) {
-      if (!can_draw(point.value, scale)) continue;
-      const double x = frame.px(static_cast<double>(point.step));
-      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x, frame.py(point.value));
-      if (one.points.size() <= 40)
-        dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3' fill='{}'/>", x, frame.py(point.value),
-                            one.color);
-    }
-    svg += fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='2' stroke-linejoin='round'/>{}",
-                       path, one.color, dots);
-    svg += peak(frame, one);
+    svg += draw(frame, one) + peak(frame, one);
     svg += fmt::format(
         "<text class='tick' x='{}' y='20' text-anchor='end' style='fill:{};font-weight:600'>{}</text>",
         legend, one.color, escape_html(one.name));
@@ -163,14 +206,34 @@ std::string line_chart(const std::string& title, const std::vector<Series>& seri
   return svg + "</svg>";
 }
 
+std::string unit_chart(const std::string& title, std::string_view along, std::string_view up,
+                       const std::vector<UnitCurve>& curves, std::string_view summary) {
+  constexpr Axis kUnit{0, 1, 0.2};
+  const Frame frame{kUnit, kUnit};
+  std::string svg = open_svg(title, summary, kLeft, kHeight) + grid(frame, along);
+  svg += fmt::format(
+      "<text class='tick' transform='translate(16 {}) rotate(-90)' text-anchor='middle'>{}</text>",
+      (kTop + kHeight - kBottom) / 2, escape_html(up));
+  std::string legend;
+  for (const UnitCurve& curve : curves) {
+    svg += draw(frame, curve);
+    legend += fmt::format("<span><i style='background:{}'></i>{}</span>", escape_html(curve.color),
+                          escape_html(curve.name));
+  }
+  return fmt::format("<div class='plot'>{}</svg><div class='legend'>{}</div></div>", svg, legend);
+}
+
 std::string bar_chart(const std::string& title, const std::string& color, const std::vector<Bar>& bars) {
   constexpr double kRow = 24, kNames = 190, kTexts = 130;
+  constexpr size_t kMaxName = 24;
   double max_value = 0;
-  for (const Bar& bar : bars) max_value = std::max(max_value, bar.value);
+  std::string description;
+  for (const Bar& bar : bars) {
+    max_value = std::max(max_value, bar.value);
+    description += fmt::format("{}: {}. ", bar.name, bar.text);
+  }
   const double height = kTop + kRow * static_cast<double>(bars.size()) + 10;
-  std::string svg = fmt::format(
-      "<svg class='chart' viewBox='0 0 {} {}' role='img'><text class='title' x='14' y='20'>{}</text>", kWidth,
-      height, escape_html(title));
+  std::string svg = open_svg(title, description, 14, height);
   double y = kTop;
   for (const Bar& bar : bars) {
     const double width = max_value > 0 ? (kWidth - kNames - kTexts) * bar.value / max_value : 0;
@@ -178,8 +241,8 @@ std::string bar_chart(const std::string& title, const std::string& color, const 
         "<text class='tick' x='{}' y='{:.1f}' text-anchor='end'>{}</text><rect x='{}' y='{:.1f}' "
         "width='{:.1f}' "
         "height='{}' rx='3' fill='{}'/><text class='tick' x='{:.1f}' y='{:.1f}'>{}</text>",
-        kNames - 8, y + 14, escape_html(bar.name), kNames, y + 2, width, kRow - 8, color, kNames + width + 6,
-        y + 14, escape_html(bar.text));
+        kNames - 8, y + 14, escape_html(shortened(bar.name, kMaxName)), kNames, y + 2, width, kRow - 8, color,
+        kNames + width + 6, y + 14, escape_html(bar.text));
     y += kRow;
   }
   return svg + "</svg>";
