@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kVersion = 3;
 constexpr int64_t kAlignment = 32;
-constexpr uint32_t kArray = 9;
+constexpr uint32_t kArrayType = 9;
 
 template <typename T>
 constexpr uint32_t type_number() {
@@ -51,7 +51,7 @@ class Header {
   }
   template <typename T>
   void value(const std::vector<T>& values) {
-    number(kArray);
+    number(kArrayType);
     number(type_number<T>());
     number<uint64_t>(values.size());
     for (const T& value : values) put(value);
