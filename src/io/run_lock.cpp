@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <thread>
 
 #include "base/error.h"
@@ -55,7 +56,37 @@ int open_lock(const fs::path& path) {
              path.string(), path.string());
 }
 
+/// Returns whether a process has the file open.
+LockOwner::Presence presence_of(int process, const struct stat& file) {
+  const fs::path folder = fmt::format("/proc/{}", process);
+  std::error_code error;
+  if (!fs::exists(folder, error)) return LockOwner::Presence::none;
+  fs::directory_iterator entries(folder / "fd", error);
+  if (error) return LockOwner::Presence::unknown;
+  for (; entries != fs::directory_iterator(); entries.increment(error)) {
+    struct stat info {};
+    if (error) break;
+    if (stat(entries->path().c_str(), &info) == 0 && info.st_ino == file.st_ino && info.st_dev == file.st_dev)
+      return LockOwner::Presence::alive;
+  }
+  return LockOwner::Presence::none;
+}
+
 }  // namespace
+
+LockOwner find_lock_owner(const fs::path& folder) {
+  const int descriptor = open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0) return {};
+  struct stat info {};
+  const bool is_file = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
+  LockOwner owner{.name = is_file ? read_owner(descriptor) : ""};
+  close(descriptor);
+  int process = 0;
+  std::array<char, 256> host{};
+  if (std::sscanf(owner.name.c_str(), "process %d on %255s", &process, host.data()) != 2) return {};
+  owner.presence = host_name() == host.data() ? presence_of(process, info) : LockOwner::Presence::unknown;
+  return owner;
+}
 
 RunLock::RunLock(const fs::path& folder, double timeout_seconds)
     // A lock file that cannot be created is no error here: the run then fails when it writes its first file,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "base/file.h"
 
 namespace hearth::io {
@@ -18,5 +20,18 @@ class RunLock {
  private:
   int descriptor_;
 };
+
+/// Process that has the lock of a run folder.
+struct LockOwner {
+  enum class Presence {
+    none,     ///< no process on this machine has the lock
+    alive,    ///< a process on this machine has the lock
+    unknown,  ///< the process is on another machine, or of another user
+  };
+  Presence presence = Presence::none;
+  std::string name;  ///< "process 12 on host"; empty if none
+};
+/// Determines from `.lock` and /proc which process has the lock, without touching the lock.
+LockOwner find_lock_owner(const fs::path& folder);
 
 }  // namespace hearth::io
