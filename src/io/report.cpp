@@ -3,40 +3,58 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 
-#include "base/text.h"
+#include "io/page_style.h"
 
 namespace hearth::io {
 namespace {
 
+/// Rules of the report alone, which follow those of page_style().
 constexpr const char* kStyle = R"css(
-:root{color-scheme:light dark;--bg:#fbfaf8;--gpu:#fff;--ink:#1d1b18;--soft:#77716a;--line:#e6e1da;--good:#2f855a;--bad:#c53030}
-@media(prefers-color-scheme:dark){:root{--bg:#171614;--gpu:#211f1c;--ink:#ece8e1;--soft:#a39c92;--line:#3a3631;--good:#68d391;--bad:#fc8181}}
-body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
-main{max-width:1180px;margin:0 auto;padding:28px 20px}
-h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 12px}
-.gpus{display:grid;grid-template-columns:repeat(auto-fill,minmax(170px,1fr));gap:10px;margin-top:16px}
-.gpu,.chart,.scroll,figure{background:var(--gpu);border:1px solid var(--line);border-radius:10px}
-.gpu{padding:10px 14px}.gpu b{display:block;font-size:19px;overflow-wrap:anywhere}.gpu span{color:var(--soft);font-size:13px}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:14px}
-.chart{width:100%;height:auto}.chart text,.arena text{font-family:system-ui,sans-serif}.title{font-size:15px;font-weight:600;fill:var(--ink)}
-.tick{font-size:12px;fill:var(--soft)}.grid{stroke:var(--line)}
-.scroll{overflow:auto;padding:12px}table{border-collapse:collapse;font-size:13px}
-td,th{padding:5px 8px;text-align:center;min-width:34px}th{font-weight:500;color:var(--soft)}th.row{text-align:right}
 .samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(116px,1fr));gap:12px}
-figure{margin:0;padding:8px;text-align:center;font-size:13px}figure img{width:96px;height:96px;image-rendering:pixelated;border-radius:6px}
-.strips{display:flex;flex-wrap:wrap;gap:10px}.strips figure{text-align:left}.strips img{width:auto;height:auto;max-width:min(360px,30vw);min-width:96px;margin-right:6px}
-.command{font-family:ui-monospace,monospace;font-size:13px;color:var(--soft);overflow-wrap:anywhere}.subtitle{color:var(--soft)}
-.legend{display:flex;flex-wrap:wrap;gap:4px 14px;margin-bottom:10px;font-size:13px}.legend i{display:inline-block;width:12px;height:12px;border:1px solid var(--line);border-radius:3px;margin-right:5px;vertical-align:-1px}
-.scales{position:relative}.scales label{position:absolute;right:14px;bottom:6px;font-size:12px;color:var(--soft)}.scales .log,.scales:has(:checked) .linear{display:none}.scales:has(:checked) .log{display:block}
-.right{color:var(--good)}.wrong{color:var(--bad);font-weight:600}.arena svg{max-width:100%;height:auto}
+.samples figure{text-align:center}.samples img{width:96px;height:96px;image-rendering:pixelated;border-radius:6px}
+.strips{display:flex;flex-wrap:wrap;gap:10px}.strips img{max-width:min(360px,30vw);min-width:96px;margin-right:6px}
+.scales{position:relative}.scales label{position:absolute;right:14px;bottom:6px;font-size:12px;color:var(--soft)}
+.scales .log,.scales:has(:checked) .linear{display:none}.scales:has(:checked) .log{display:block}
+.matrix th.row{position:sticky;left:0;background:var(--panel)}.matrix td{line-height:1.2}.matrix small{display:block;font-size:11px;opacity:.8}
+.sortable td:first-child{text-align:left}.sortable button{all:unset;cursor:pointer}.sortable button:focus-visible{outline:2px solid var(--accent)}
+[aria-sort] button{color:var(--ink)}[aria-sort=ascending] button::after{content:' \25b2'}[aria-sort=descending] button::after{content:' \25bc'}
+.plot .chart{border:0}.plot .legend{padding:0 14px}
+@media(max-width:600px){.scales label{display:block;position:static;padding:0 14px;text-align:right}}
+.arena text{font-family:var(--sans)}.arena svg{max-width:100%;height:auto}
 )css";
 
-std::string summary_gpus(const ReportData& data) {
-  std::string html = "<div class='gpus'>";
+/// Sorts a table by the column whose heading is selected: numbers by value, cells without a value last.
+constexpr std::string_view kScript = R"js(
+for(const table of document.querySelectorAll('table.sortable')){
+const rows=[...table.rows].slice(1);
+[...table.rows[0].cells].forEach((head,column)=>{
+const button=document.createElement('button');button.append(...head.childNodes);head.append(button);
+button.onclick=()=>{
+const sign=head.getAttribute('aria-sort')=='ascending'?-1:1;
+for(const other of table.rows[0].cells)other.removeAttribute('aria-sort');
+head.setAttribute('aria-sort',sign>0?'ascending':'descending');
+const cell=row=>row.cells[column].textContent,isText=rows.some(row=>cell(row)!='-'&&isNaN(parseFloat(cell(row))));
+rows.sort((a,b)=>{const x=cell(a),y=cell(b);
+if(x=='-'||y=='-')return (x=='-')-(y=='-');
+return sign*(isText?x.localeCompare(y):parseFloat(x)-parseFloat(y))});
+table.tBodies[0].append(...rows)}})}
+)js";
+/// SHA-256 of kScript in base64, by which the content security policy permits the script.
+constexpr const char* kScriptHash = "ohfsZTDukTdZaEgmZeWNR8Ov3gjA2s/VlUCjfFT8bWw=";
+
+std::string heading(std::string_view title, std::string_view note) {
+  const std::string html = fmt::format("<h2>{}</h2>", escape_html(title));
+  return note.empty() ? html : html + fmt::format("<div class='note'>{}</div>", escape_html(note));
+}
+
+std::string summary_facts(const ReportData& data) {
+  std::string html = "<div class='facts'>";
   for (const auto& [name, value] : data.summary) {
-    html +=
-        fmt::format("<div class='gpu'><span>{}</span><b>{}</b></div>", escape_html(name), escape_html(value));
+    html += fmt::format("<div class='fact'><span>{}</span><b>{}</b></div>", escape_html(name),
+                        escape_html(value));
   }
   return html + "</div>";
 }
@@ -44,8 +62,8 @@ std::string summary_gpus(const ReportData& data) {
 /// Returns the loss chart, on a linear and on a log scale if all losses are positive; a check box in plain
 /// CSS selects one.
 std::string loss_chart(const ReportData& data) {
-  const std::vector<Series> series = {{"validation", "#dd6b20", data.eval_loss},
-                                      {"training", "#3182ce", data.loss}};
+  const std::vector<Series> series = {{"validation", "var(--c1)", data.eval_loss},
+                                      {"training", "var(--c0)", data.loss}};
   std::string linear = line_chart("Loss", series);
   const auto is_positive = [](const CurvePoint& point) { return point.value > 0; };
   if (!std::ranges::all_of(data.loss, is_positive) || !std::ranges::all_of(data.eval_loss, is_positive))
@@ -57,16 +75,14 @@ std::string loss_chart(const ReportData& data) {
 }
 
 std::string charts(const ReportData& data) {
-  const std::string score =
-      data.score.points.empty()
-          ? ""
-          : line_chart(data.score.title, {{data.score.name, "#38a169", data.score.points}});
-  const std::string rate = data.learning_rate.empty()
-                               ? ""
-                               : line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}});
-  std::string html = "<div class='charts'>" + loss_chart(data) + score + rate;
+  std::string html;
+  if (!data.loss.empty() || !data.eval_loss.empty()) html += loss_chart(data);
+  if (!data.score.points.empty())
+    html += line_chart(data.score.title, {{data.score.name, "var(--c2)", data.score.points}});
+  if (!data.learning_rate.empty())
+    html += line_chart("Learning rate", {{"rate", "var(--c3)", data.learning_rate}});
   for (const std::string& chart : data.charts) html += chart;
-  return html + "</div>";
+  return html.empty() ? "" : "<h2>Curves</h2><div class='charts'>" + html + "</div>";
 }
 
 std::string gpu_charts(const ReportData& data) {
@@ -76,28 +92,53 @@ std::string gpu_charts(const ReportData& data) {
   return html + "</div>";
 }
 
+std::string sections(const ReportData& data) {
+  std::string html;
+  for (const ReportSection& section : data.sections) {
+    if (section.charts.empty()) continue;
+    html += heading(section.title, section.note) + "<div class='charts'>";
+    for (const std::string& chart : section.charts) html += chart;
+    html += "</div>";
+  }
+  return html;
+}
+
+/// Returns a row of the confusion matrix: the share of the true class, and the count, for each predicted
+/// class.
+std::string confusion_row(std::span<const int64_t> counts, size_t truth) {
+  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  std::string html;
+  for (size_t j = 0; j < counts.size(); ++j) {
+    if (counts[j] == 0) {
+      html += "<td></td>";
+      continue;
+    }
+    const double share = static_cast<double>(counts[j]) / static_cast<double>(total);
+    const std::string percent = share < 0.005 ? "&lt;1%" : fmt::format("{:.0f}%", 100 * share);
+    html += fmt::format("<td style='background:rgba({},{:.2f})'>{}<small>{}</small></td>",
+                        truth == j ? "56,161,105" : "229,62,62", 0.12 + 0.75 * share, percent, counts[j]);
+  }
+  return html;
+}
+
 std::string confusion_table(const ReportData& data) {
   const size_t n = data.class_names.size();
   if (n == 0 || data.confusion.size() != n * n || n > 100) return "";
   std::string html =
-      "<h2>Confusion matrix</h2><div class='scroll'><table><tr><th class='row'>true \\ predicted</th>";
+      heading("Confusion matrix",
+              "Each row is a true class: the share that was predicted as each class, and the count.") +
+      "<div class='scroll matrix'><table><tr><th class='row'>true \\ predicted</th>";
   for (const std::string& name : data.class_names) html += fmt::format("<th>{}</th>", escape_html(name));
   html += "</tr>";
   for (size_t i = 0; i < n; ++i) {
-    const auto row = data.confusion.begin() + static_cast<std::ptrdiff_t>(i * n);
-    int64_t total = 0;
-    for (size_t j = 0; j < n; ++j) total += row[static_cast<std::ptrdiff_t>(j)];
-    html += fmt::format("<tr><th class='row'>{}</th>", escape_html(data.class_names[i]));
-    for (size_t j = 0; j < n; ++j) {
-      const int64_t count = row[static_cast<std::ptrdiff_t>(j)];
-      const double share = total == 0 ? 0 : static_cast<double>(count) / static_cast<double>(total);
-      const char* color = i == j ? "56,161,105" : "229,62,62";
-      html += fmt::format("<td style='background:rgba({},{:.2f})'>{}</td>", color,
-                          count == 0 ? 0 : 0.12 + 0.75 * share, count);
-    }
-    html += "</tr>";
+    html += fmt::format("<tr><th class='row'>{}</th>{}</tr>", escape_html(data.class_names[i]),
+                        confusion_row(std::span(data.confusion).subspan(i * n, n), i));
   }
   return html + "</table></div>";
+}
+
+std::string png_image(const std::string& png, const std::string& alt) {
+  return fmt::format("<img alt='{}' src='data:image/png;base64,{}'>", escape_html(alt), base64(png));
 }
 
 std::string sample_grid(const ReportData& data) {
@@ -105,11 +146,22 @@ std::string sample_grid(const ReportData& data) {
   std::string html = "<h2>Sample predictions</h2><div class='samples'>";
   for (const SamplePrediction& sample : data.samples) {
     const bool right = sample.truth == sample.predicted;
-    html += fmt::format(
-        "<figure><img alt='{}' src='data:image/png;base64,{}'><div class='{}'>{} {:.0f}%</div>{}</figure>",
-        escape_html(sample.truth), base64(sample.png), right ? "right" : "wrong",
-        escape_html(sample.predicted), 100 * sample.probability,
-        right ? "" : fmt::format("<div>is {}</div>", escape_html(sample.truth)));
+    html += fmt::format("<figure>{}<div class='{}'>{} {:.0f}%</div>{}</figure>",
+                        png_image(sample.png, sample.truth), right ? "right" : "wrong",
+                        escape_html(sample.predicted), 100 * sample.probability,
+                        right ? "" : fmt::format("<div>is {}</div>", escape_html(sample.truth)));
+  }
+  return html + "</div>";
+}
+
+std::string mistake_grid(const ReportData& data) {
+  if (data.mistakes.empty()) return "";
+  std::string html = heading("Worst mistakes", "Wrong predictions with the largest loss, the worst first.") +
+                     "<div class='samples'>";
+  for (const SamplePrediction& sample : data.mistakes) {
+    html += fmt::format("<figure>{}<div class='wrong'>{} {:.1f}%</div><div>is {}</div></figure>",
+                        png_image(sample.png, sample.truth + ", predicted as " + sample.predicted),
+                        escape_html(sample.predicted), 100 * sample.probability, escape_html(sample.truth));
   }
   return html + "</div>";
 }
@@ -117,7 +169,9 @@ std::string sample_grid(const ReportData& data) {
 std::string tables(const ReportData& data) {
   std::string html;
   for (const ReportTable& table : data.tables) {
-    html += fmt::format("<h2>{}</h2><div class='scroll'><table><tr>", escape_html(table.title));
+    if (table.rows.empty()) continue;
+    html += heading(table.title, table.is_sortable ? "Select a heading to sort by its column." : "") +
+            fmt::format("<div class='scroll'><table{}><tr>", table.is_sortable ? " class='sortable'" : "");
     for (const std::string& name : table.header) html += fmt::format("<th>{}</th>", escape_html(name));
     html += "</tr>";
     for (const std::vector<std::string>& row : table.rows) {
@@ -130,15 +184,18 @@ std::string tables(const ReportData& data) {
   return html;
 }
 
-std::string strips(const ReportData& data) {
-  if (data.strips.empty()) return "";
-  std::string html = fmt::format("<h2>{}</h2>", escape_html(data.strips_title));
-  if (!data.legend.empty()) html += "<div class='legend'>";
+std::string legend(const ReportData& data) {
+  if (data.legend.empty()) return "";
+  std::string html = "<div class='legend'>";
   for (const LegendEntry& entry : data.legend)
     html += fmt::format("<span><i style='background:{}'></i>{}</span>", escape_html(entry.color),
                         escape_html(entry.name));
-  html += data.legend.empty() ? "<div class='strips'>" : "</div><div class='strips'>";
-  for (const ImageStrip& strip : data.strips) {
+  return html + "</div>";
+}
+
+std::string strip_list(const std::vector<ImageStrip>& strips) {
+  std::string html = "<div class='strips'>";
+  for (const ImageStrip& strip : strips) {
     html += "<figure>";
     for (const std::string& image : strip.images)
       html += fmt::format("<img alt='' src='data:image/{};base64,{}'>",
@@ -148,60 +205,32 @@ std::string strips(const ReportData& data) {
   return html + "</div>";
 }
 
+std::string strips(const ReportData& data) {
+  std::string html;
+  if (!data.worst_strips.empty())
+    html += heading("Worst mistakes", data.worst_note) + legend(data) + strip_list(data.worst_strips);
+  if (!data.strips.empty()) html += heading(data.strips_title, "") + legend(data) + strip_list(data.strips);
+  return html;
+}
+
 }  // namespace
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
-  }
-  return out;
-}
-
 std::string make_report(const ReportData& data) {
-  std::string html =
+  std::string html = fmt::format(
       "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
-      "content='width=device-width'><title>" +
-      escape_html(data.title) + "</title><style>" + kStyle + "</style></head><body><main><h1>" +
-      escape_html(data.title) + "</h1>";
+      "content='width=device-width'><meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; "
+      "img-src data:; style-src 'unsafe-inline'; script-src "
+      "'sha256-{}'\"><title>{}</title><style>{}{}</style>"
+      "</head><body><main><h1>{}</h1>",
+      kScriptHash, escape_html(data.title), page_style(), kStyle, escape_html(data.title));
   if (!data.subtitle.empty()) html += "<div class='subtitle'>" + escape_html(data.subtitle) + "</div>";
   if (!data.command.empty()) html += "<div class='command'>" + escape_html(data.command) + "</div>";
-  html += summary_gpus(data) + "<h2>Curves</h2>" + charts(data) + tables(data) + confusion_table(data) +
-          sample_grid(data) + strips(data) + gpu_charts(data);
+  html += summary_facts(data) + charts(data) + sections(data) + tables(data) + confusion_table(data) +
+          mistake_grid(data) + sample_grid(data) + strips(data) + gpu_charts(data);
   if (!data.arena_svg.empty()) {
     html += "<h2>The arena over one training step</h2><div class='scroll arena'>" + data.arena_svg + "</div>";
   }
-  return html + "</main></body></html>\n";
+  return html + fmt::format("</main><script>{}</script></body></html>\n", kScript);
 }
 
 }  // namespace hearth::io

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/chart.h"
+#include "io/html.h"
 #include "io/run_log.h"
 
 namespace hearth::io {
@@ -28,17 +30,14 @@ struct ReportTable {
   std::string title;
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
+  bool is_sortable = false;  ///< true if a click on a heading sorts the rows
 };
 
-/// A line of a chart: values over steps, with a name and a CSS color.
-struct Series {
-  std::string name;
-  std::string color;
-  std::vector<CurvePoint> points;
-};
-struct Chart {
+/// Charts under a heading.
+struct ReportSection {
   std::string title;
-  std::vector<Series> series;
+  std::string note;                 ///< sentence under the heading, plain text
+  std::vector<std::string> charts;  ///< results of unit_chart and bar_chart
 };
 
 /// A color and its meaning in a legend.
@@ -63,37 +62,22 @@ struct ReportData {
   Score score;
   std::vector<std::string> class_names;
   std::vector<int64_t> confusion;  ///< counts [true class][predicted class], row-major
+  std::vector<ReportSection> sections;
   std::vector<SamplePrediction> samples;
+  std::vector<SamplePrediction> mistakes;  ///< wrong predictions, the worst first
   std::vector<ReportTable> tables;
   std::vector<Chart> gpu_charts;
   std::string strips_title;
   std::vector<LegendEntry> legend;  ///< meaning of the colors in `strips`
   std::vector<ImageStrip> strips;
-  std::vector<std::string> charts;  ///< additional charts as SVG
+  std::vector<ImageStrip> worst_strips;  ///< images with the worst predictions, the worst first
+  std::string worst_note;                ///< order of `worst_strips` as a sentence
+  std::vector<std::string> charts;       ///< additional charts as SVG
   std::string arena_svg;
 };
 
-/// Returns the report as one self-contained HTML page without scripts and external links.
+/// Returns the report as one self-contained HTML page without external links. The page's only script sorts
+/// tables; its content security policy forbids all other scripts and all requests.
 std::string make_report(const ReportData& data);
-
-enum class Scale : uint8_t { linear, log };
-/// Returns a line chart as SVG. `along`: label of the horizontal axis. On a linear scale, a few spikes far
-/// above the other points are cut off at the upper edge. A log scale omits values that are not above 0.
-std::string line_chart(const std::string& title, const std::vector<Series>& series,
-                       std::string_view along = "step", Scale scale = Scale::linear);
-
-/// A bar of a bar chart: its label (`name`), its length (`value`) and the text after it.
-struct Bar {
-  std::string name;
-  double value = 0;
-  std::string text;
-};
-/// Returns a chart of horizontal bars as SVG.
-std::string bar_chart(const std::string& title, const std::string& color, const std::vector<Bar>& bars);
-
-/// Escapes a text for HTML.
-std::string escape_html(std::string_view text);
-/// Encodes bytes in base64.
-std::string base64(std::string_view bytes);
 
 }  // namespace hearth::io
