@@ -53,10 +53,13 @@ void take(const Json& line, LogTail& tail, double& first_elapsed, int64_t& first
   if (line.contains("event") && line["event"].is_string()) tail.event = line["event"].get<std::string>();
   if (!line.contains("eval_loss")) return;
   tail.evaluation.clear();
-  for (const auto& [key, value] : line.items())
-    if (key.starts_with("eval_") && value.is_number())
-      tail.evaluation +=
-          fmt::format("{}{} {:.4g}", tail.evaluation.empty() ? "" : "  ", key, value.get<double>());
+  tail.metrics.clear();
+  for (const auto& [key, value] : line.items()) {
+    if (!key.starts_with("eval_") || !value.is_number()) continue;
+    tail.metrics.emplace_back(key, value.get<double>());
+    tail.evaluation +=
+        fmt::format("{}{} {:.4g}", tail.evaluation.empty() ? "" : "  ", key, value.get<double>());
+  }
 }
 
 }  // namespace

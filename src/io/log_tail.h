@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -15,7 +16,8 @@ struct LogTail {
   double age_seconds = 0;       ///< seconds since the last line was written
   std::vector<double> losses;   ///< training losses in the read part of the log, oldest first
   std::string evaluation;       ///< last evaluation: "eval_loss 0.41  eval_accuracy 0.88"; empty: none
-  std::string event;            ///< last event; empty: none
+  std::vector<std::pair<std::string, double>> metrics;  ///< of the last evaluation: {"eval_loss", 0.41}
+  std::string event;                                    ///< last event; empty: none
 };
 
 /// Returns the seconds since a log was last written to; 0 if there is none.

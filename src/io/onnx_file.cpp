@@ -13,7 +13,7 @@ namespace {
 // attribute types.
 constexpr int64_t kFormat = 8, kOpset = 17;
 constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
-enum ElementType : int64_t { kFloat = 1, kInt64 = 7 };
+enum ElementType : int64_t { kFloat = 1, kUint8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7 };
 enum AttributeType : int64_t { kOneFloat = 1, kOneInt = 2, kOneText = 3, kInts = 7 };
 
 void write_attribute(ProtobufWriter& out, const std::string& name, const OnnxAttr& value) {
@@ -54,13 +54,21 @@ void write_value_info(ProtobufWriter& out, const OnnxValue& value) {
   });
 }
 
+ElementType element_type(DType dtype) {
+  if (dtype == DType::f32) return kFloat;
+  if (dtype == DType::u8) return kUint8;
+  if (dtype == DType::i8) return kInt8;
+  if (dtype == DType::i32) return kInt32;
+  HEARTH_CHECK(dtype == DType::i64);
+  return kInt64;
+}
+
 /// Returns the encoded tensor field of a graph up to the tensor's data, which is written separately.
 std::string tensor_head(const OnnxTensor& tensor) {
-  HEARTH_CHECK(tensor.dtype == DType::f32 || tensor.dtype == DType::i64);
   std::string fields, head;
   ProtobufWriter out(fields);
   for (const int64_t axis : tensor.shape) out.integer(1, axis);
-  out.integer(2, tensor.dtype == DType::f32 ? kFloat : kInt64).bytes(8, tensor.name);
+  out.integer(2, element_type(tensor.dtype)).bytes(8, tensor.name);
   out.length(9, tensor.num_bytes());
   ProtobufWriter(head).length(5, std::ssize(fields) + tensor.num_bytes());
   return head + fields;

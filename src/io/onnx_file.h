@@ -23,7 +23,7 @@ struct OnnxNode {
   std::vector<std::pair<std::string, OnnxAttr>> attrs;
 };
 
-/// A constant of the graph (initializer), f32 or i64.
+/// A constant of the graph (initializer): f32, i64, i32, i8 or u8.
 struct OnnxTensor {
   std::string name;
   DType dtype = DType::f32;

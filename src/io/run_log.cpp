@@ -114,11 +114,12 @@ void RunLog::step(int64_t step, int64_t total, double loss, double rate, double 
   flush();
 }
 
-void RunLog::evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics) {
+void RunLog::evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics,
+                        bool is_best) {
   std::string line = fmt::format("{{\"current_steps\":{},\"eval_loss\":{}", step, Number(loss).text());
   for (const auto& [name, value] : metrics)
     line += fmt::format(",\"eval_{}\":{}", name, Number(value).text());
-  line += "}\n";
+  line += is_best ? ",\"best\":true}\n" : "}\n";
   write(line.data(), line.size());
   flush();
 }
@@ -127,6 +128,17 @@ void RunLog::event(int64_t step, std::string_view text) {
   const auto replace = nlohmann::json::error_handler_t::replace;
   const std::string quoted = nlohmann::json(text).dump(-1, ' ', false, replace);
   const std::string line = fmt::format("{{\"current_steps\":{},\"event\":{}}}\n", step, quoted);
+  write(line.data(), line.size());
+  flush();
+}
+
+void RunLog::sparsity(int64_t step, double total, std::span<const std::pair<std::string, double>> layers) {
+  std::string names;
+  for (const auto& [name, fraction] : layers)
+    names += fmt::format("{}{}:{}", names.empty() ? "" : ",", nlohmann::json(name).dump(),
+                         Number(fraction).text());
+  const std::string line = fmt::format("{{\"current_steps\":{},\"sparsity\":{},\"layer_sparsity\":{{{}}}}}\n",
+                                       step, Number(total).text(), names);
   write(line.data(), line.size());
   flush();
 }

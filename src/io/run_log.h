@@ -12,6 +12,9 @@
 
 namespace hearth::io {
 
+/// Folder in a run folder with the images that evaluations generated: step-STEP-NAME.png.
+inline constexpr const char* kSamplesFolder = "samples";
+
 /// A point of a curve: a value at a training step.
 struct CurvePoint {
   int64_t step = 0;
@@ -33,10 +36,14 @@ class RunLog {
   /// JSON for the key "gpu", which is omitted if empty.
   void step(int64_t step, int64_t total, double loss, double rate, double grad_norm, double elapsed_seconds,
             std::string_view gpus = {});
-  /// Writes "eval_loss" and one "eval_NAME" per metric.
-  void evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics);
+  /// Writes "eval_loss", one "eval_NAME" per metric and, if `is_best`, "best": true.
+  void evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics,
+                  bool is_best = false);
   /// Writes a line with the key "event": a sentence about something that happened to the run.
   void event(int64_t step, std::string_view text);
+  /// Writes "sparsity", the fraction of pruned weights, and "layer_sparsity", an object with that of each
+  /// weight.
+  void sparsity(int64_t step, double total, std::span<const std::pair<std::string, double>> layers);
   /// Flushes the log to disk (fsync). Called before each checkpoint, so that the log has all lines up to its
   /// step.
   void sync();

@@ -69,8 +69,9 @@ WeightFiles::WeightFiles(const fs::path& file_or_folder) : path_(file_or_folder)
   } else if (name == std::end(kWeightNames)) {
     refuse_unsupported_weights(file_or_folder);
     user_error(
-        "{}: no weights found (model.safetensors, pytorch_model.bin or an index of shards); hf download NAME "
-        "--local-dir FOLDER writes a model folder with config.json, weights and tokenizer",
+        "{}: no weights found (model.safetensors, pytorch_model.bin or an index of shards); give a model "
+        "folder, "
+        "or hf:ORG/NAME to download one",
         file_or_folder.string());
   } else if (const fs::path index = file_or_folder / (*name + kIndexEnding); fs::exists(index)) {
     open_shards(index);
