@@ -13,7 +13,22 @@ int digit_of(char c) {
   return c == '/' ? 63 : -1;
 }
 
+constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 }  // namespace
+
+std::string to_base64(std::string_view bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t bits = 0;
+    for (size_t j = 0; j < 3; ++j)
+      bits = bits << 8 | (i + j < bytes.size() ? static_cast<uint8_t>(bytes[i + j]) : 0U);
+    for (const int shift : {18, 12, 6, 0}) text += kDigits[bits >> shift & 63];
+  }
+  const size_t padding = (3 - bytes.size() % 3) % 3;
+  text.replace(text.size() - padding, padding, padding, '=');
+  return text;
+}
 
 std::optional<std::string> from_base64(std::string_view text) {
   if (text.empty() || text.size() % 4 != 0) return std::nullopt;

@@ -26,15 +26,22 @@ TeacherHeader sealed(TeacherHeader header);
 /// Reads and verifies a header. Throws a UserError if the file is not a teacher file.
 TeacherHeader read_teacher_header(const fs::path& path);
 
+/// Source of a teacher's entries, the most likely next tokens after each token of a data set.
+class TeacherEntries {
+ public:
+  virtual ~TeacherEntries() = default;
+  /// Writes the ids, ascending, and the log-probabilities of an entry.
+  virtual void read(int64_t entry, int32_t* ids, float* logps) const = 0;
+};
+
 /// A teacher's most likely tokens for each trained token of a data set: a header, then blocks of entries,
 /// each with a checksum. An entry has top_k token ids (u32, ascending) and their log-probabilities (f16).
-class TeacherFile {
+class TeacherFile : public TeacherEntries {
  public:
   /// Opens and verifies a file, reading all of it once. Throws a UserError if it is incomplete or damaged.
   explicit TeacherFile(const fs::path& path);
   const TeacherHeader& header() const { return header_; }
-  /// Writes the ids and log-probabilities of an entry.
-  void read(int64_t entry, int32_t* ids, float* logps) const;
+  void read(int64_t entry, int32_t* ids, float* logps) const override;
 
  private:
   MappedFile file_;
