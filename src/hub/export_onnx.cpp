@@ -1,7 +1,6 @@
 #include "hub/export_onnx.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "hub/onnx_graph.h"
@@ -9,25 +8,6 @@
 
 namespace hearth::hub {
 namespace {
-
-/// Reads a tensor from the weight files and converts it to Hearth's memory layout.
-std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& path,
-                                 const nn::Tensor& tensor) {
-  const io::TensorView* found = files.find(tensor.name);
-  if (found == nullptr || found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
-      dtype_bytes(found->dtype) < 2) {
-    user_error("{}: expected '{}' with shape {}, {}; try the recipe that these weights were trained with",
-               path.string(), tensor.name, to_string(tensor.layout.file_shape),
-               found == nullptr ? "which is missing" : "found shape " + to_string(found->shape));
-  }
-  const std::vector<float> file = floats_of(*found, 0, found->shape.num_elements());
-  files.release(*found);
-  if (!std::ranges::all_of(file, [](float value) { return std::isfinite(value); }))
-    refuse_not_finite(path, tensor.name);
-  std::vector<float> memory(file.size());
-  nn::from_file_order(tensor.layout, file.data(), memory.data());
-  return memory;
-}
 
 /// Returns the ONNX description of an input or output of shape `shape` in Hearth: the first axis is the
 /// dynamic batch axis, images are NCHW.
@@ -49,12 +29,14 @@ void export_onnx(const engine::Objective& objective, const fs::path& weights, co
         "{} cannot be exported to ONNX (the only supported detector is YOLOX); try --format hf, a folder "
         "with model.safetensors under torchvision's names",
         options.name);
+  if (!options.ranges.empty()) nn::round_to_int8(builder);
   for (const auto& [name, value] : built.exported) graph.outputs.push_back(value);
   graph.remove_dead_nodes();
 
   const io::WeightFiles files(weights);
   OnnxGraph onnx(graph, builder.tensors(),
                  [&](const nn::Tensor& tensor) { return memory_values(files, weights, tensor); });
+  onnx.set_ranges(options.ranges);
   io::OnnxModel& model = onnx.model();
   model.name = options.name;
   model.metadata = options.metadata;

@@ -5,6 +5,7 @@
 
 #include "engine/objective.h"
 #include "hub/model_folder.h"
+#include "nn/int8.h"
 
 namespace hearth::hub {
 
@@ -13,6 +14,9 @@ struct OnnxOptions {
   std::string name;  ///< name of the model
   /// Key-value pairs that are written to metadata_props of the ONNX model.
   std::map<std::string, std::string> metadata;
+  /// Ranges of activations by name (nn::RoundedActivation::range), for int8 weights and uint8 activations
+  /// (nn/int8.h); empty: f32.
+  std::map<std::string, nn::ActivationRange> ranges;
 };
 
 /// Writes the exported outputs of an objective (Objective::Graph::exported) as ONNX, opset 17. Input:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -28,6 +29,8 @@ OnnxGraph::OnnxGraph(const ir::Graph& graph, std::span<const nn::Tensor> tensors
     for (const ValueId input : graph.nodes[node].inputs) readers_[input] = static_cast<ir::NodeId>(node);
   }
 }
+
+bool OnnxGraph::is_output(ValueId value) const { return std::ranges::count(graph_.outputs, value) > 0; }
 
 int64_t OnnxGraph::last_axis(ValueId value) const {
   const int64_t rank = shape(value).rank();
@@ -91,6 +94,10 @@ std::string OnnxGraph::integer_constant(const std::vector<int64_t>& values) {
 
 std::string OnnxGraph::float_constant(const std::vector<float>& values, const std::vector<int64_t>& shape) {
   return constant("constant", DType::f32, shape, [values] { return to_bytes(values); });
+}
+
+std::string OnnxGraph::int32_constant(const std::vector<int32_t>& values) {
+  return constant("constant", DType::i32, {std::ssize(values)}, [values] { return to_bytes(values); });
 }
 
 void OnnxGraph::follow(const ir::Node& node, OnnxAffine& affine) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.h"
 #include "hub/onnx_graph.h"
@@ -52,12 +53,43 @@ std::vector<std::string> with_bias(OnnxGraph& onnx, const Node& node, const std:
   return inputs;
 }
 
+/// Returns the inputs of a layer with an int8 weight: input, weight and, if the affine map has a shift, an
+/// int32 bias in steps of input scale * weight scale.
+std::vector<std::string> int8_inputs(OnnxGraph& onnx, const Node& node, const nn::FileLayout& layout,
+                                     const OnnxAffine& affine,
+                                     const std::function<int64_t(int64_t)>& channel_of) {
+  const OnnxGrid* const grid = onnx.grid_of(node.inputs[0]);
+  HEARTH_CHECK(grid != nullptr);
+  std::vector<float> scales;
+  std::vector<std::string> inputs = {
+      onnx.name(node.inputs[0]),
+      onnx.int8_weight(node.inputs[1], layout, affine, channel_of, grid->scale, scales)};
+  if (affine.shift.empty()) return inputs;
+  std::vector<int32_t> codes;
+  for (size_t c = 0; c < scales.size(); ++c) {
+    scales[c] *= grid->scale;
+    codes.push_back(static_cast<int32_t>(std::rint(affine.shift[c] / static_cast<double>(scales[c]))));
+  }
+  inputs.push_back(onnx.add("DequantizeLinear",
+                            {onnx.int32_constant(codes), onnx.float_constant(scales, {std::ssize(scales)})},
+                            {{"axis", int64_t{0}}}));
+  return inputs;
+}
+
+/// Returns the inputs of a layer, with its bias and batch norms folded. `channel_of`: see OnnxGraph::weight.
+std::vector<std::string> layer_inputs(OnnxGraph& onnx, const Node& node, const nn::FileLayout& layout,
+                                      const OnnxAffine& affine,
+                                      const std::function<int64_t(int64_t)>& channel_of) {
+  if (onnx.is_int8_weight(node.inputs[1])) return int8_inputs(onnx, node, layout, affine, channel_of);
+  return with_bias(onnx, node, onnx.weight(node.inputs[1], layout, affine.scale, channel_of), affine);
+}
+
 void conv(OnnxGraph& onnx, const Node& node) {
   const Shape memory = onnx.shape(node.inputs[1]);
   const OnnxAffine affine = onnx.fold_following(node);
-  const std::string weight = onnx.weight(node.inputs[1], file_layout(memory, {3, 2, 0, 1}), affine.scale,
-                                         [channels = memory[3]](int64_t index) { return index % channels; });
-  onnx.make(affine.result, "Conv", with_bias(onnx, node, weight, affine), conv_attrs(node, memory));
+  const auto inputs = layer_inputs(onnx, node, file_layout(memory, {3, 2, 0, 1}), affine,
+                                   [channels = memory[3]](int64_t index) { return index % channels; });
+  onnx.make(affine.result, "Conv", inputs, conv_attrs(node, memory));
 }
 
 void conv_transpose(OnnxGraph& onnx, const Node& node) {
@@ -84,10 +116,10 @@ void matmul(OnnxGraph& onnx, const Node& node) {
   HEARTH_CHECK(node.attrs.integer("transpose_a") == 0);
   const bool transposes = node.attrs.integer("transpose_b") != 0;
   const OnnxAffine affine = onnx.fold_following(node);
-  const std::string weight =
-      onnx.weight(node.inputs[1], file_layout(memory, {0, 1}), affine.scale,
-                  [=](int64_t index) { return transposes ? index / memory[1] : index % memory[1]; });
-  onnx.make(affine.result, "Gemm", with_bias(onnx, node, weight, affine), {{"transB", int64_t{transposes}}});
+  const auto inputs = layer_inputs(onnx, node, file_layout(memory, {0, 1}), affine, [=](int64_t index) {
+    return transposes ? index / memory[1] : index % memory[1];
+  });
+  onnx.make(affine.result, "Gemm", inputs, {{"transB", int64_t{transposes}}});
 }
 
 void bias_add(OnnxGraph& onnx, const Node& node) {
@@ -272,6 +304,12 @@ void yolox_decode(OnnxGraph& onnx, const Node& node) {
   onnx.make(node.outputs[0], "Concat", {center, size, sure}, {{"axis", int64_t{2}}});
 }
 
+/// Exports the rounding of an activation. A rounded weight is added by the layer that reads it.
+void fake_quantize_groups(OnnxGraph& onnx, const Node& node) {
+  if (onnx.is_int8_weight(node.outputs[0])) return;
+  onnx.round(node.outputs[0], onnx.name(node.inputs[0]), onnx.grid(node));
+}
+
 struct Row {
   std::string_view op;
   void (*add)(OnnxGraph&, const Node&);
@@ -305,6 +343,7 @@ constexpr auto kOps = std::to_array<Row>({
     {"reshape", reshape},
     {"resize", resize},
     {"yolox_decode", yolox_decode},
+    {"fake_quantize_groups", fake_quantize_groups},
 });
 
 }  // namespace
@@ -316,6 +355,10 @@ void add_onnx_node(OnnxGraph& onnx, const Node& node) {
                node.op->name);
   }
   found->add(onnx, node);
+  // Runtimes compute an op in uint8 if its input and output are both rounded.
+  const OnnxGrid* const grid = nn::selects_elements(node) ? onnx.grid_of(node.inputs[0]) : nullptr;
+  if (grid != nullptr && !onnx.is_output(node.outputs[0]))
+    onnx.round(node.outputs[0], onnx.name(node.outputs[0]), *grid);
 }
 
 }  // namespace hearth::hub

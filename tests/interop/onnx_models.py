@@ -2,10 +2,13 @@
 
 A few steps of each model on `shapes`, exported: onnx.checker takes the file, batch norms are gone, metadata says what
 the pictures are, and the outputs are those of Hearth within 1e-4 (relative to the largest), for one picture and for
-three. `ops` is a graph with every operation that can be exported. Needs ./hearth and build/cpu/tests/onnx_outputs
-(tools/build) or the program that HEARTH_ONNX_OUTPUTS names.
+three. `ops` is a graph with every operation that can be exported. `int8 MODEL` exports it with --type int8: onnxruntime's
+outputs are those of Hearth's own rounding within half a step of a grid of 256 values, on average, or within a twentieth of
+what rounding changes. Needs ./hearth and build/cpu/tests/onnx_outputs (tools/build) or the program that
+HEARTH_ONNX_OUTPUTS names.
 """
 
+import collections
 import json
 import os
 import pathlib
@@ -37,6 +40,9 @@ CASES = {
     "yolox_nano": ("detect-demo", ["data.image_size=[96, 64]"], "detect"),
     "yolox_pico": ("detect-demo", ["data.image_size=[64, 96]"], "detect"),
 }
+INT8 = ["mlp", "smallcnn", "resnet18", "mobilenet_v3_small", "efficientnet_b0", "unet", "unet_resnet18", "deeplabv3_resnet50",
+        "yolox_nano"]
+NUM_CALIBRATION = 8
 
 
 def command(*words):
@@ -101,6 +107,57 @@ def check_model(name, folder):
     return f"{name}: {height} x {width} pictures within {worst:.1e}"
 
 
+def quantized_shares(path):
+    """The layers whose weights are int8, of all layers; and nodes that onnxruntime computes in integers."""
+    model = onnx.load(path)
+    made_by = {name: node for node in model.graph.node for name in node.output}
+    layers = [node for node in model.graph.node if node.op_type in ("Conv", "Gemm")]
+    rounded = [node for node in layers if
+               all(name in made_by and made_by[name].op_type == "DequantizeLinear" for name in node.input)]
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path) + ".optimized"
+    onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node]
+    return len(rounded), len(layers), collections.Counter(names)
+
+
+def check_int8(name, folder):
+    path, exact = folder / "int8.onnx", folder / "f32.onnx"
+    run = trained(name, folder)
+    command(HEARTH, "export", run, "--out", exact)
+    command(HEARTH, "export", run, "--type", "int8", "--calibration-images", NUM_CALIBRATION, "--out", path)
+    _, session = opened(path)
+    rounded, layers, nodes = quantized_shares(path)
+    if rounded != layers:
+        raise AssertionError(f"{layers - rounded} of {layers} layers have f32 weights")
+    integers = sum(nodes[kind] for kind in ("QLinearConv", "QGemm"))
+    if integers < 0.6 * layers:
+        raise AssertionError(f"onnxruntime computes {integers} of {layers} layers in integers: {dict(nodes)}")
+    _, channels, height, width = session.get_inputs()[0].shape
+    images = numpy.random.default_rng(7).standard_normal((4, height, width, channels), dtype=numpy.float32)
+    if CASES[name][2] == "detect":
+        images = numpy.clip(128 + 60 * images, 0, 255)
+    save_file({"images": images}, folder / "images.safetensors")
+    command(PROGRAM, "int8", run, folder / "images.safetensors", folder / "outputs.safetensors", NUM_CALIBRATION)
+    command(PROGRAM, "run", run, folder / "images.safetensors", folder / "exact.safetensors")
+    wanted, float_values = load_file(folder / "outputs.safetensors"), load_file(folder / "exact.safetensors")
+    found = session.run(None, {"images": numpy.ascontiguousarray(images.transpose(0, 3, 1, 2))})
+    mean, worst, rounding = 0, 0, 0
+    for output, value in zip(session.get_outputs(), found):
+        ours = wanted[output.name]
+        theirs = (value.transpose(0, 2, 3, 1) if value.ndim == 4 else value).reshape(-1)
+        step = (ours.max() - ours.min()) / 255
+        apart = numpy.abs(ours - theirs) / step
+        mean, worst = max(mean, apart.mean()), max(worst, apart.max())
+        rounding = max(rounding, (numpy.abs(ours - float_values[output.name]) / step).mean())
+    # A sum on the border between two of 256 values may get the other one; such differences grow with the depth.
+    if not mean <= max(0.5, rounding / 20):
+        raise AssertionError(f"{mean:.2f} steps apart, at most {worst:.2f}; rounding changes {rounding:.2f}")
+    share = path.stat().st_size / exact.stat().st_size
+    return (f"int8 {name}: within {mean:.3f} steps (at most {worst:.2f}; rounding changes {rounding:.2f}), {share:.0%} of the "
+            f"bytes, {integers} of {layers} layers in integers")
+
+
 def check_ops(folder):
     command(PROGRAM, "ops", folder)
     _, session = opened(folder / "ops.onnx")
@@ -112,11 +169,16 @@ def check_ops(folder):
 
 def main():
     failed = 0
-    for name in sys.argv[1:] or ["ops", *CASES]:
+    for name in sys.argv[1:] or ["ops", *CASES, *(f"int8 {name}" for name in INT8)]:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 folder = pathlib.Path(folder)
-                line = f"ok     {check_ops(folder) if name == 'ops' else check_model(name, folder)}"
+                if name == "ops":
+                    line = f"ok     {check_ops(folder)}"
+                elif name.startswith("int8 "):
+                    line = f"ok     {check_int8(name.split()[1], folder)}"
+                else:
+                    line = f"ok     {check_model(name, folder)}"
             except AssertionError as error:
                 failed += 1
                 line = f"FAILED {name}: {error}"

@@ -7,12 +7,15 @@
 #include "hub/export_onnx.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
+#include "run/calibrate.h"
 #include "run/from_recipe.h"
 
 /// onnx_outputs run RUN IMAGES.safetensors OUT.safetensors: what a run's weights make of `images`
 /// [N, H, W, C], each exported value under its name.
-/// onnx_outputs ops FOLDER: a graph with every operation that can be exported, as ops.onnx, with
-/// images.safetensors and outputs.safetensors.
+/// onnx_outputs int8 RUN IMAGES.safetensors OUT.safetensors NUM_IMAGES: what an int8 model makes of them,
+/// with ranges of activations that are measured on NUM_IMAGES held-out images. onnx_outputs
+/// ops FOLDER: a graph with every operation that can be exported, as ops.onnx, with images.safetensors and
+/// outputs.safetensors.
 namespace hearth {
 namespace {
 
@@ -20,12 +23,14 @@ using engine::Objective;
 using ir::ValueId;
 using nn::Builder;
 
-/// The exported values of another objective as outputs.
+/// The exported values of another objective as outputs, computed in int8 if `rounds`.
 class Exported : public Objective {
  public:
-  explicit Exported(std::shared_ptr<const Objective> objective) : objective_(std::move(objective)) {}
+  Exported(std::shared_ptr<const Objective> objective, bool rounds)
+      : objective_(std::move(objective)), rounds_(rounds) {}
   Graph build(Builder& builder, engine::BatchShape shape) const override {
     const Graph inner = objective_->build(builder, shape);
+    if (rounds_) nn::round_to_int8(builder);
     Graph made{.inputs = {inner.inputs[0]}};
     for (const auto& [name, value] : inner.exported) made.outputs.push_back(value);
     return made;
@@ -33,6 +38,7 @@ class Exported : public Objective {
 
  private:
   std::shared_ptr<const Objective> objective_;
+  bool rounds_;
 };
 
 /// Every operation, in ways that the models do not have them.
@@ -123,19 +129,23 @@ struct Values {
   std::vector<std::vector<float>> values;
 };
 
+using Ranges = std::map<std::string, nn::ActivationRange>;
+
 Values evaluate(engine::EngineOptions options, const fs::path& weights, std::vector<float> images,
-                int64_t count) {
+                int64_t count, const Ranges& ranges = {}) {
   const std::shared_ptr<const Objective> objective = options.objective;
   ir::Graph graph;
   Builder builder(graph, Builder::Mode::eval, 0);
   Values made;
   for (const auto& [name, value] : objective->build(builder, {.num_rows = count}).exported)
     made.names.push_back(name);
-  options.objective = std::make_shared<Exported>(objective);
+  options.objective = std::make_shared<Exported>(objective, !ranges.empty());
   const auto made_engine = engine::evaluation_engine(std::move(options), std::span(&count, 1));
   engine::Engine& engine = *made_engine;
   engine.initialize();
   hub::load_weights(engine, weights);
+  for (const auto& [name, range] : ranges)
+    std::ranges::copy(std::array{range.low, range.high}, engine::values(engine, name).begin());
   images.resize(images.size() + static_cast<size_t>(engine::kInputSlack));
   engine.evaluate({{{"images", images.data()}}, count});
   for (size_t i = 0; i < made.names.size(); ++i) {
@@ -155,13 +165,18 @@ void save(const fs::path& path, const Values& all) {
   io::write_safetensors(path, views);
 }
 
-void run_outputs(const fs::path& run, const fs::path& pictures, const fs::path& out) {
+/// `num_calibration`: 0 for f32.
+void run_outputs(const fs::path& run, const fs::path& pictures, const fs::path& out,
+                 int64_t num_calibration) {
   const recipe::Recipe recipe = run::load_recipe(run / "config.yaml");
   const io::SafetensorsFile file(pictures);
   const io::TensorView* images = file.find("images");
   HEARTH_CHECK(images != nullptr);
+  Ranges ranges;
+  if (num_calibration > 0)
+    ranges = run::calibrate(recipe, run, num_calibration, run::RangeChoice::smallest_error);
   save(out, evaluate(run::engine_options(tasks::Job(recipe)), hub::run_weights(run, false),
-                     hub::floats_of(*images, 0, images->shape.num_elements()), images->shape[0]));
+                     hub::floats_of(*images, 0, images->shape.num_elements()), images->shape[0], ranges));
 }
 
 /// From 0.5 to 1.5, so that they may be variances; weights of layers are centered.
@@ -206,7 +221,9 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   try {
     if (mode == "run" && argc == 5) {
-      run_outputs(argv[2], argv[3], argv[4]);
+      run_outputs(argv[2], argv[3], argv[4], 0);
+    } else if (mode == "int8" && argc == 6) {
+      run_outputs(argv[2], argv[3], argv[4], std::stoll(argv[5]));
     } else if (mode == "ops" && argc == 3) {
       every_op(argv[2]);
     } else {
