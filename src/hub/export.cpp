@@ -28,7 +28,19 @@ bool is_quantization_config(const fs::path& file) {
   return file.filename() == "quantize_config.json" || file.filename() == "quant_config.json";
 }
 
-/// Copies the files other than weights unchanged: configuration, tokenizer and chat template.
+/// Replaces the quantization in config.json, because the written weights have another one or none. If `type`
+/// is set, sets the dtype under the keys of old and new versions of transformers (torch_dtype, dtype).
+void update_config(const fs::path& file, std::optional<DType> type, const std::string& quantization) {
+  auto config = parse_json_object<Json>(read_file(file, models::kMaxConfigBytes), file.string());
+  const size_t num_removed = config.erase("quantization_config") + config.erase("compression_config");
+  if (!type && num_removed == 0 && quantization.empty()) return;
+  if (type) config["dtype"] = config["torch_dtype"] = models::torch_name(*type);
+  if (!quantization.empty()) config["quantization_config"] = Json::parse(quantization);
+  write_file_atomically(file, config.dump(2) + "\n");
+}
+
+}  // namespace
+
 void copy_companions(const ModelFolder& model, const fs::path& to) {
   constexpr auto kKinds = std::to_array<std::string_view>({".json", ".model", ".txt", ".jinja"});
   for (const fs::directory_entry& entry : fs::directory_iterator(model.model)) {
@@ -41,32 +53,20 @@ void copy_companions(const ModelFolder& model, const fs::path& to) {
   for (const fs::path& file : text::tokenizer_files(model.text)) copy_into(file, to);
 }
 
-/// Removes the quantization from config.json, because the written weights are dequantized. If `type` is set,
-/// sets the dtype under the keys of old and new versions of transformers (torch_dtype, dtype).
-void update_config(const fs::path& file, std::optional<DType> type) {
-  auto config = parse_json_object<Json>(read_file(file, models::kMaxConfigBytes), file.string());
-  const size_t num_removed = config.erase("quantization_config") + config.erase("compression_config");
-  if (!type && num_removed == 0) return;
-  if (type) config["dtype"] = config["torch_dtype"] = models::torch_name(*type);
-  write_file_atomically(file, config.dump(2) + "\n");
-}
-
-void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderOptions& options,
-                  const fs::path& folder) {
-  write_weights(weights, options, folder, "model");
-  copy_companions(model, folder);
-  update_config(folder / kModelConfig, options.type);
-}
-
-}  // namespace
-
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options) {
   NewFolder folder(options.out);
   models::read_decoder_json(model.model / kModelConfig);
   ModelWeights weights(model, options.num_threads);
-  write_folder(model, weights, options, folder.contents());
-  folder.commit();
+  write_model(model, weights, options, folder);
   return weights.num_changed();
+}
+
+void write_model(const ModelFolder& model, ModelWeights& weights, const FolderOptions& options,
+                 NewFolder& folder, const Replace& replace, const std::string& quantization) {
+  write_weights(weights, options, folder.contents(), "model", replace);
+  copy_companions(model, folder.contents());
+  update_config(folder.contents() / kModelConfig, options.type, quantization);
+  folder.commit();
 }
 
 fs::path export_image_run(const fs::path& run, const FolderOptions& options) {

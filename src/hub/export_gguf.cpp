@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -15,6 +17,7 @@
 #include "hub/gguf_parts.h"
 #include "hub/model_weights.h"
 #include "hub/weights.h"
+#include "io/ggml_quantize.h"
 #include "models/decoder/config.h"
 #include "text/chat.h"
 #include "text/ggml_vocabulary.h"
@@ -26,8 +29,6 @@ using io::GgufType;
 using models::DecoderConfig;
 
 constexpr uint32_t kQuantizationVersion = 2;
-/// Largest finite f16, in which scales are stored.
-constexpr float kMaxScale = 65504.0F;
 
 /// True if even layers (from 0) use sliding-window attention and odd ones full attention, as in Gemma 2.
 bool windows_alternate(const DecoderConfig& config) {
@@ -83,17 +84,48 @@ void check_expressible(const DecoderConfig& config, const std::string& where) {
   if (config.family == "gemma2") check_gemma(config, where);
 }
 
-/// Returns the type of a tensor: f32 for vectors; f16 instead of a block format if the row length is not a
-/// multiple of kBlockElements; q8_0 instead of q4_0 for embeddings and the head, which affect the output
-/// most.
-GgufType type_of(const io::GgufTensor& tensor, GgufType wanted) {
-  if (tensor.shape.rank() < 2) return GgufType::f32;
-  if (io::block_format(wanted) == BlockFormat::none) return wanted;
-  if (tensor.shape.back() % kBlockElements != 0) return GgufType::f16;
-  const bool is_table = tensor.name == kGgufEmbeddings || tensor.name == kGgufHead;
-  return is_table ? GgufType::q8_0 : wanted;
+/// Returns the type of the embedding table and the head, which affect the output most, in a file of this
+/// type.
+GgufType table_type(GgufType wanted) {
+  if (wanted == GgufType::q4_0 || wanted == GgufType::q5_0) return GgufType::q8_0;
+  return wanted == GgufType::q4_K || wanted == GgufType::q5_K ? GgufType::q6_K : wanted;
 }
 
+/// Returns the type that replaces a block type for rows of another length, as in llama.cpp
+/// (tensor_type_fallback).
+GgufType fallback(GgufType type) {
+  if (type == GgufType::q4_K) return GgufType::q5_0;
+  if (type == GgufType::q5_K) return GgufType::q5_1;
+  return type == GgufType::q6_K ? GgufType::q8_0 : GgufType::f16;
+}
+
+const io::GgufFormat& format_of(GgufType type) { return *io::find_gguf_format(static_cast<uint32_t>(type)); }
+
+/// Returns the type of a tensor: f32 for vectors; otherwise `wanted`, table_type() or a fallback.
+GgufType type_of(const io::GgufTensor& tensor, GgufType wanted) {
+  if (tensor.shape.rank() < 2) return GgufType::f32;
+  const bool is_table = tensor.name == kGgufEmbeddings || tensor.name == kGgufHead;
+  GgufType type = is_table ? table_type(wanted) : wanted;
+  while (tensor.shape.back() % format_of(type).block != 0) type = fallback(type);
+  return type;
+}
+
+/// Returns a note for each type that replaces another one because of the length of rows.
+std::vector<std::string> fallback_notes(const std::vector<io::GgufTensor>& tensors, GgufType wanted) {
+  std::map<GgufType, int> counts;
+  for (const io::GgufTensor& tensor : tensors) {
+    if (tensor.shape.rank() > 1 && tensor.type != wanted && tensor.type != table_type(wanted))
+      ++counts[tensor.type];
+  }
+  std::vector<std::string> notes;
+  for (const auto& [type, count] : counts)
+    notes.push_back(
+        fmt::format("{} matrices are stored as {}, because {} needs rows of a multiple of {} elements", count,
+                    format_of(type).name, format_of(wanted).name, format_of(wanted).block));
+  return notes;
+}
+
+/// Returns llama.cpp's number of a file with this type of matrices (llama_ftype; Q4_K_S for q4_K).
 uint32_t file_type(GgufType type) {
   switch (type) {
     case GgufType::f32:
@@ -104,6 +136,14 @@ uint32_t file_type(GgufType type) {
       return 2;
     case GgufType::q8_0:
       return 7;
+    case GgufType::q5_0:
+      return 8;
+    case GgufType::q4_K:
+      return 14;
+    case GgufType::q5_K:
+      return 16;
+    case GgufType::q6_K:
+      return 18;
     case GgufType::bf16:
       return 32;
     default:
@@ -229,12 +269,11 @@ RowEncoding encoding_of(const GgufPart& part) {
                                       : type == GgufType::bf16 ? DType::bf16
                                                                : DType::f32,
                                       part.target.shape.back());
-  if (const BlockFormat format = io::block_format(type); format != BlockFormat::none) {
-    encoding = {.row_bytes = io::gguf_row_bytes(type, part.target.shape.back()),
-                .max_magnitude = kMaxScale / std::abs(block_scale(format, 1)),
-                .write = [format](std::span<float> values, std::byte* out) {
-                  io::quantize_blocks(format, values, out);
-                }};
+  if (io::is_written_in_blocks(type)) {
+    encoding = {
+        .row_bytes = io::gguf_row_bytes(type, part.target.shape.back()),
+        .max_magnitude = io::max_magnitude(type),
+        .write = [type](std::span<float> values, std::byte* out) { io::quantize_gguf(type, values, out); }};
   }
   if (part.heads > 0 && part.target.shape.rank() == 2) {
     encoding.target_row = [rows = part.target.shape[0], heads = part.heads](int64_t row) {
@@ -299,8 +338,10 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   };
   replace_file(options.out,
                [&](const fs::path& path) { io::write_gguf(path, metadata.values(), tensors, bytes_of); });
-  return {
+  GgufResult result{
       .num_changed = weights.num_changed(), .num_tensors = std::ssize(tensors), .notes = gguf_notes(config)};
+  std::ranges::move(fallback_notes(tensors, options.type), std::back_inserter(result.notes));
+  return result;
 }
 
 }  // namespace hearth::hub

@@ -18,7 +18,7 @@ struct GgufOptions {
 struct GgufResult {
   int64_t num_changed = 0;  ///< number of tensors that the adapter changed
   int64_t num_tensors = 0;
-  std::vector<std::string> notes;  ///< notes for the user, see gguf_notes()
+  std::vector<std::string> notes;  ///< gguf_notes(), and matrices that are stored in another type
 };
 
 /// Writes a model, merged with its adapter, as a GGUF file with the names and layouts of llama.cpp's

@@ -48,6 +48,8 @@ std::string advice(const Shape& wanted, const Shape& found) {
       return "a ResNet has a stem of 3x3 for images below 64 pixels: try data.image_size=32";
     if (wanted[0] == found[0] && wanted[2] == found[2] && wanted[1] == 1 && found[1] == 3)
       return "they are of color images: try data.channels=3";
+    if (wanted[2] == found[2] && found[0] < wanted[0])
+      return "for a model that was pruned by channels, train the config.yaml in its folder";
   }
   return "try weights of the same model";
 }

@@ -9,6 +9,7 @@
 #include "hub/adapter.h"
 #include "hub/gguf_model.h"
 #include "io/weight_files.h"
+#include "net/hub_download.h"
 
 namespace hearth::hub {
 namespace {
@@ -26,6 +27,19 @@ bool is_adapter(const fs::path& given) {
          std::ranges::none_of(io::kWeightNames, [&](const std::string name) {
            return fs::exists(given / name) || fs::exists(given / (name + ".index.json"));
          });
+}
+
+/// Returns the path of the base model that adapter_config.json names. A name such as ORG/NAME, as PEFT writes
+/// it, is searched for in the cache of the hub, without a request.
+fs::path base_of_adapter(const fs::path& adapter) {
+  const std::string base = read_adapter_config(adapter).base;
+  if (path_exists(base) || base.starts_with('/')) return base;
+  try {
+    const fs::path cached = net::find_in_hub_cache(net::parse_hub_name(base), net::hub_settings());
+    return cached.empty() ? fs::path(base) : cached;
+  } catch (const UserError&) {
+    return base;
+  }
 }
 
 }  // namespace
@@ -46,7 +60,7 @@ ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base) {
   const fs::path folder = fs::is_directory(adapter) ? adapter : adapter.parent_path();
   if (!has_any(folder, {kAdapterConfig}))
     user_error("'{}' is not a LoRA adapter: it has no {}", adapter.string(), kAdapterConfig);
-  const fs::path model = base.empty() ? fs::path(read_adapter_config(adapter).base) : base;
+  const fs::path model = base.empty() ? base_of_adapter(adapter) : base;
   if (!fs::is_directory(model) && !is_gguf_file(model)) {
     user_error("the base model was not found at '{}'{}; try --base DIR{}", model.string(),
                base.empty() ? " from adapter_config.json" : "", download_advice(model));

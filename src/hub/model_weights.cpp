@@ -23,7 +23,6 @@ namespace hearth::hub {
 namespace {
 
 constexpr int64_t kBlockRows = 64;
-constexpr float kMaxF16 = 65504;
 
 HEARTH_CLONES void add_scaled(const float* in, float factor, float* sum, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] += factor * in[i];
@@ -181,6 +180,7 @@ void ModelWeights::prepare(const io::TensorView& weight) {
   if (read_ != nullptr && read_ != &weight) base_.release(*read_);
   read_ = source_ = &weight;
   rank_ = 0;
+  edited_.clear();
   const auto found = changes_.find(weight.name);
   if (found == changes_.end()) return;
   if (found->second.whole != nullptr) {
@@ -197,6 +197,10 @@ void ModelWeights::prepare(const io::TensorView& weight) {
 std::vector<float> ModelWeights::rows(const io::TensorView& weight, Range rows) const {
   const int64_t columns = weight.shape.num_elements() / num_rows(weight.shape);
   const int64_t count = rows.end - rows.begin;
+  if (!edited_.empty()) {
+    const auto first = edited_.begin() + rows.begin * columns;
+    return {first, first + count * columns};
+  }
   std::vector<float> values = floats_of(*source_, rows.begin * columns, count * columns);
   for (int64_t i = 0; i < count * rank_; ++i) {
     const float factor = b_[static_cast<size_t>(rows.begin * rank_ + i)];
@@ -206,8 +210,32 @@ std::vector<float> ModelWeights::rows(const io::TensorView& weight, Range rows) 
   return values;
 }
 
+void ModelWeights::edit(const std::string& name, std::function<void(std::span<float>)> change) {
+  edits_[name] = std::move(change);
+}
+
+std::vector<float> ModelWeights::merged(const io::TensorView& weight) {
+  prepare(weight);
+  const int64_t count = num_rows(weight.shape);
+  const int64_t columns = weight.shape.num_elements() / count;
+  std::vector<float> values(static_cast<size_t>(count * columns));
+  threads_.parallel_for((count + kBlockRows - 1) / kBlockRows, 1, [&](Range blocks) {
+    for (int64_t block = blocks.begin; block < blocks.end; ++block) {
+      const int64_t first = block * kBlockRows;
+      std::ranges::copy(rows(weight, {first, std::min(count, first + kBlockRows)}),
+                        values.begin() + first * columns);
+    }
+  });
+  return values;
+}
+
 std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, const RowEncoding& encoding) {
   prepare(weight);
+  if (const auto found = edits_.find(weight.name); found != edits_.end()) {
+    std::vector<float> values = merged(weight);
+    found->second(values);
+    edited_ = std::move(values);
+  }
   const int64_t count = num_rows(weight.shape);
   const auto columns = static_cast<size_t>(weight.shape.num_elements() / count);
   bytes_.resize(static_cast<size_t>(count * encoding.row_bytes));
@@ -232,7 +260,8 @@ std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, c
 }
 
 std::span<const std::byte> ModelWeights::bytes_of(const io::TensorView& weight, DType dtype) {
-  if (dtype != weight.dtype || weight.scale || weight.decoder || changes_.contains(weight.name))
+  if (dtype != weight.dtype || weight.scale || weight.decoder || changes_.contains(weight.name) ||
+      edits_.contains(weight.name))
     return encoded(weight, row_encoding(dtype, weight.shape.num_elements() / num_rows(weight.shape)));
   prepare(weight);
   return weight.bytes;

@@ -39,6 +39,11 @@ class ModelWeights {
   /// Returns the number of tensors that the adapter changes.
   int64_t num_changed() const { return std::ssize(changes_); }
 
+  /// Lets a function change the values of the base model's tensor `name`, after merging and before encoding.
+  /// `values`: the full tensor in the order of the files.
+  void edit(const std::string& name, std::function<void(std::span<float> values)> change);
+  /// Returns all values of a tensor after merging, without the change of edit().
+  std::vector<float> merged(const io::TensorView& weight);
   /// Returns the bytes of a tensor after merging and encoding, valid until the next call. Rows are along the
   /// first axis; a vector is one row. Throws a UserError for values that are not finite or exceed
   /// encoding.max_magnitude.
@@ -76,6 +81,8 @@ class ModelWeights {
   bool transposed_ = false;  ///< true if weights of linear layers are [in, out]
   ThreadPool threads_;
   std::map<std::string, Change> changes_;
+  std::map<std::string, std::function<void(std::span<float>)>> edits_;
+  std::vector<float> edited_;  ///< values of the prepared tensor if edits_ has it; otherwise empty
   /// Tensor of the last call; its mapped memory is released by the next call.
   const io::TensorView* read_ = nullptr;
   const io::TensorView* source_ = nullptr;  ///< read_, or the tensor that replaces it

@@ -219,6 +219,24 @@ DType config_dtype(std::string_view json, const std::string& where) {
   return DType::f32;
 }
 
+std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& path,
+                                 const nn::Tensor& tensor) {
+  const io::TensorView* found = files.find(tensor.name);
+  if (found == nullptr || found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
+      dtype_bytes(found->dtype) < 2) {
+    user_error("{}: expected '{}' with shape {}, {}; try the recipe that these weights were trained with",
+               path.string(), tensor.name, to_string(tensor.layout.file_shape),
+               found == nullptr ? "which is missing" : "found shape " + to_string(found->shape));
+  }
+  const std::vector<float> file = floats_of(*found, 0, found->shape.num_elements());
+  files.release(*found);
+  if (!std::ranges::all_of(file, [](float value) { return std::isfinite(value); }))
+    refuse_not_finite(path, tensor.name);
+  std::vector<float> memory(file.size());
+  nn::from_file_order(tensor.layout, file.data(), memory.data());
+  return memory;
+}
+
 void save_weights(const engine::Engine& engine, const fs::path& path, bool average, DType dtype) {
   const auto saved = saved_tensors(engine);
   const auto memory_of = [&](size_t i) {
@@ -309,10 +327,10 @@ void initialize_frozen(engine::Engine& engine) {
 
 namespace {
 
-/// Loads tensors from a file or folder, which must not contain others. Names in the file are those of the
-/// tensors without their first `num_dropped` characters.
+/// Loads tensors from a file or folder, which must not contain others unless `has_more`. Names in the file
+/// are those of the tensors without their first `num_dropped` characters.
 void load_all(engine::Engine& engine, std::span<const nn::Tensor> tensors, size_t num_dropped,
-              const fs::path& path) {
+              const fs::path& path, bool has_more = false) {
   const io::WeightFiles files = open_weights(path);
   std::set<std::string> used;
   for (const nn::Tensor& tensor : tensors) {
@@ -321,7 +339,7 @@ void load_all(engine::Engine& engine, std::span<const nn::Tensor> tensors, size_
     load_tensor(engine, tensor, name, files, path);
     used.insert(name);
   }
-  check_leftovers(files, used, path);
+  if (!has_more) check_leftovers(files, used, path);
 }
 
 }  // namespace
@@ -330,8 +348,8 @@ void load_model(engine::Engine& engine, const fs::path& path) {
   load_all(engine, engine.plan().tensors, 0, path);
 }
 
-void load_teacher(engine::Engine& engine, const fs::path& path) {
-  load_all(engine, engine.plan().teacher_tensors, nn::kTeacherPrefix.size(), path);
+void load_teacher(engine::Engine& engine, const fs::path& path, bool has_more) {
+  load_all(engine, engine.plan().teacher_tensors, nn::kTeacherPrefix.size(), path, has_more);
 }
 
 void load_model(engine::Engine& engine, const ModelFolder& model) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/file.h"
 #include "engine/engine.h"
@@ -55,14 +56,20 @@ void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::st
 /// that the error comes early.
 void check_weights(const ModelFolder& model);
 
+/// Reads a tensor from weight files and converts it to f32 in memory order. Throws a UserError if it is
+/// missing, has another shape or is not finite. `path`: name of the files in messages.
+std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& path,
+                                 const nn::Tensor& tensor);
+
 /// Initializes the frozen weights of the base model with random values from the engine's seed, for benchmarks
 /// of adapters without a base model. Engine::initialize() does not set them, because they usually come from
 /// files.
 void initialize_frozen(engine::Engine& engine);
 /// Loads the base model, without an adapter, from a file or folder.
 void load_model(engine::Engine& engine, const fs::path& path);
-/// Loads the teacher that runs during training from a model without an adapter.
-void load_teacher(engine::Engine& engine, const fs::path& path);
+/// Loads the teacher that runs during training from a model without an adapter. `has_more`: true if the file
+/// may have tensors that the teacher does not need, such as an auxiliary head's.
+void load_teacher(engine::Engine& engine, const fs::path& path, bool has_more);
 /// Loads a model, and its adapter if the engine has one.
 void load_model(engine::Engine& engine, const ModelFolder& model);
 
