@@ -9,13 +9,13 @@
 
 namespace hearth::infer {
 
-tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& task,
+tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& task, int64_t num_shown,
                            FunctionRef<void(engine::Engine&)> load) {
   options.row_lengths = task.row_lengths();
   const std::vector<int64_t> sizes = task.eval_sizes(options.batch);
   const auto engine = engine::evaluation_engine(std::move(options), sizes);
   load(*engine);
-  return task.evaluate(*engine, 0);
+  return task.evaluate(*engine, num_shown);
 }
 
 tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
@@ -25,7 +25,7 @@ tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task
   const engine::BatchShape largest{.num_rows = task.eval_sizes(options.batch).front(),
                                    .row_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths)};
   const auto num_batches = static_cast<double>((task.num_eval_rows() + options.batch - 1) / options.batch);
-  return evaluate(std::move(options), task, [&](engine::Engine& engine) {
+  return evaluate(std::move(options), task, 0, [&](engine::Engine& engine) {
     const std::string wait = planner::long_wait(
         fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
         num_batches * engine.plan().evaluation_seconds(largest));

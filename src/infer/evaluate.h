@@ -9,8 +9,8 @@
 namespace hearth::infer {
 
 /// Evaluates weights on the held-out data of a task. Compiles only evaluation programs, then calls `load`,
-/// which reads the weights into the engine.
-tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& task,
+/// which reads the weights into the engine. `num_shown`: max samples that are stored for a report.
+tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& task, int64_t num_shown,
                            FunctionRef<void(engine::Engine&)> load);
 
 /// Evaluates a language model. `context`: max tokens per row. If the evaluation is predicted to take long,

@@ -1,18 +1,13 @@
 #pragma once
 
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
 #include "base/function_ref.h"
-#include "encoders/model_part.h"
-#include "hub/model_folder.h"
+#include "infer/cached_decoder.h"
 #include "infer/sampler.h"
-#include "models/decoder/config.h"
 #include "text/tokenizer.h"
 
 namespace hearth::infer {
@@ -23,18 +18,16 @@ struct GeneratorOptions {
   DType precision = DType::f32;  ///< dtype of matmuls and activations; logits are always f32
 };
 
-/// A language model that continues text, one sequence at a time. Two programs share the KV cache: one for
-/// chunks of a prompt (prefill) and one for single tokens (decoding).
+/// A language model that continues text, one sequence at a time.
 class Generator {
  public:
-  /// Loads config.json, weights and adapter. The adapter is computed separately, not merged into the weights.
-  /// Throws a UserError if a file is missing or damaged.
+  /// Loads config.json, weights and adapter; see CachedDecoder.
   Generator(const hub::ModelFolder& model, const GeneratorOptions& options);
   /// Creates a model with random initial weights, for benchmarks.
-  static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
+  Generator(models::DecoderConfig config, const GeneratorOptions& options);
 
   /// Clears the KV cache.
-  void restart() { tokens_.clear(), num_prefilled_ = 0; }
+  void restart() { sequence_ = {}; }
   /// Reuses the KV cache for a new prompt `ids`: keeps the tokens of the common prefix, removes the others,
   /// and returns the number of kept tokens, which is less than the size of `ids`. Only full prefill chunks
   /// are kept, so that feeding the remaining tokens gives the same bits as feeding the full prompt.
@@ -44,31 +37,19 @@ class Generator {
   /// range.
   std::span<const float> feed(std::span<const int32_t> ids);
   /// Returns the tokens in the KV cache.
-  std::span<const int32_t> tokens() const { return tokens_; }
+  std::span<const int32_t> tokens() const { return sequence_.tokens; }
   /// Returns the size of the KV cache in tokens.
-  int64_t num_slots() const { return slots_; }
+  int64_t num_slots() const { return decoder_.tokens_per_sequence(); }
   /// Returns the predicted seconds to compute a prompt of `num_tokens` (Plan::evaluation_seconds).
   double prompt_seconds(int64_t num_tokens) const;
-  const models::DecoderConfig& config() const { return config_; }
+  const models::DecoderConfig& config() const { return decoder_.config(); }
 
   /// True if `id` is an end token, listed as eos_token_id in config.json or generation_config.json.
-  bool is_end(int32_t id) const;
+  bool is_end(int32_t id) const { return decoder_.is_end(id); }
 
  private:
-  Generator(models::DecoderConfig config, const nn::Adapter& adapter, const GeneratorOptions& options);
-  void check(std::span<const int32_t> ids) const;
-  bool switches_to_long_rope(int64_t num_more) const;
-  void run(std::span<const int32_t> ids, int64_t end, int64_t num_rows);
-
-  models::DecoderConfig config_;
-  std::vector<int32_t> ends_;  ///< end tokens
-  int64_t slots_;
-  std::unique_ptr<engine::Engine> engine_;
-  std::vector<int32_t> tokens_;
-  /// Number of tokens at the start of tokens_ that were computed in full prefill chunks.
-  int64_t num_prefilled_ = 0;
-  std::vector<int32_t> ids_, positions_, last_, last_position_;
-  std::vector<float> logits_;
+  CachedDecoder decoder_;
+  CachedSequence sequence_;
 };
 
 struct AnswerOptions {

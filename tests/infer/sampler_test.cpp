@@ -55,6 +55,49 @@ TEST(Sampler, PenalizesWhatWasThereOnceHoweverOftenItWas) {
   EXPECT_EQ(sampler.next(std::vector<float>{-1.0F, -1.5F}, std::vector<int32_t>{0}), 1);
 }
 
+TEST(Sampler, KeepsTokensWithAShareOfTheLikeliest) {
+  // Relative to the likeliest tokens, the others have exp(-1), exp(-2) and exp(-3).
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.36}, 500).size(), 3u);
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.37}, 500).size(), 2u);
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 1.0}, 500).size(), 2u);
+}
+
+TEST(Sampler, DrawsTheSameTokenFromAllAndFromTheTopTokens) {
+  std::vector<float> logits;
+  for (int i = 0; i < 500; ++i) logits.push_back(0.25F * static_cast<float>(i * 7919 % 41) - 5);
+  logits[7] = -0.0F;
+  logits[9] = 0.0F;
+  logits[20] = -3000;  // has no share, so that 499 of the 500 tokens have the same sum
+  const auto sequence = [&](int64_t top_k) {
+    Sampler sampler({.temperature = 3, .top_k = top_k, .seed = 2});
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 300; ++i) ids.push_back(sampler.next(logits, {}));
+    return ids;
+  };
+  EXPECT_EQ(sequence(0), sequence(499));
+}
+
+TEST(Sampler, PenalizesReturnedTokensByPresenceAndFrequency) {
+  const std::vector<float> logits = {0.0F, 1.0F, 0.7F};
+  const auto greedy = [&](const SamplerOptions& options) {
+    Sampler sampler(options);
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 5; ++i) ids.push_back(sampler.next(logits, std::vector<int32_t>{2, 2}));
+    return ids;
+  };
+  // The logits of 1 and 2 fall once, by 0.5.
+  EXPECT_THAT(greedy({.presence_penalty = 0.5}), ElementsAre(1, 2, 1, 1, 1));
+  // They fall each time: 1, 0.7, 0.5, 0.2, 0 = that of token 0.
+  EXPECT_THAT(greedy({.frequency_penalty = 0.5}), ElementsAre(1, 2, 1, 2, 0));
+  EXPECT_THAT(greedy({.presence_penalty = 0.25, .frequency_penalty = 0.25}), ElementsAre(1, 2, 1, 1, 2));
+}
+
+TEST(Sampler, AddsTheBiasToLogits) {
+  EXPECT_THAT(drawn({.logit_bias = {{4, 3.5}}}, 1), ElementsAre(Pair(4, 1)));
+  EXPECT_THAT(drawn({.logit_bias = {{1, -100}, {3, -100}, {99, 5}, {-1, 5}}}, 1), ElementsAre(Pair(2, 1)));
+  EXPECT_EQ(drawn({.temperature = 1, .logit_bias = {{1, -100}}}, 500).count(1), 0u);
+}
+
 TEST(Sampler, RepeatsItsDrawsForASeed) {
   const auto sequence = [](uint64_t seed) {
     Sampler sampler({.temperature = 1, .seed = seed});
