@@ -2,7 +2,13 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+
 #include "base/error.h"
+#include "recipe/log_keys.h"
+#include "recipe/prune_keys.h"
 
 namespace hearth::recipe {
 namespace {
@@ -36,21 +42,75 @@ void check_pixels(const Recipe& recipe, const KeyLocations& locations) {
 }
 
 void check_quantize(const Recipe& recipe, const KeyLocations& locations) {
-  const bool rounds = recipe.quantize.qat != BlockFormat::none;
+  const QatScheme scheme = recipe.quantize.qat;
+  const bool rounds = scheme != QatScheme::none;
   if (!rounds && recipe.quantize.after_steps > 0) {
     user_error("{}: quantize.after_steps needs a format in quantize.qat; set quantize.qat=q4_0",
                locations.of("quantize.after_steps"));
+  }
+  if (recipe.quantize.group > 0 && !has_group(scheme)) {
+    user_error("{}: quantize.group is for quantize.qat=int4 and 8da4w, but quantize.qat is '{}'; remove it",
+               locations.of("quantize.group"), name_of(scheme));
   }
   if (rounds && !is_text(recipe)) {
     user_error(
         "{}: quantize.qat rounds the linear layers of a language model, but the model is {}; remove it",
         locations.of("quantize.qat"), model_name(recipe));
   }
-  if (rounds && recipe.adapter.wanted()) {
+  if (!rounds || !recipe.adapter.wanted()) return;
+  if (formats_of(scheme).blocks != BlockFormat::none) {
     user_error(
-        "{}: quantize.qat rounds weights that train, but an adapter freezes them; remove quantize.qat, or "
-        "store the frozen weights in fewer bits with adapter.quantize",
-        locations.of("quantize.qat"));
+        "{}: quantize.qat={} rounds weights that train, but an adapter freezes them; remove quantize.qat and "
+        "train on a base that is exported with --type {}",
+        locations.of("quantize.qat"), name_of(scheme), name_of(scheme));
+  }
+  if (!recipe.adapter.quantize.empty()) {
+    user_error("{}: quantize.qat and adapter.quantize both set the format of frozen weights; remove one",
+               locations.of("quantize.qat"));
+  }
+}
+
+/// Checks the entries of model.widths.
+void check_widths(const Recipe& recipe, const KeyLocations& locations) {
+  const std::vector<std::string>& widths = recipe.model.widths;
+  if (!widths.empty() && (is_text(recipe) || is_image_generation(recipe))) {
+    user_error(
+        "{}: model.widths is for image models that are built in; remove it, and set the sizes in the model's "
+        "config.json",
+        locations.of("model.widths"));
+  }
+  if (std::ssize(widths) > kMaxLayers)
+    user_error("expected at most {} entries in model.widths, got {} in {}", kMaxLayers, widths.size(),
+               locations.of("model.widths"));
+  for (const std::string& text : widths) {
+    const size_t equals = text.rfind('=');
+    int64_t channels = 0;
+    const char* end = text.data() + text.size();
+    const bool is_pair = equals != text.npos && equals > 0;
+    const auto read = std::from_chars(is_pair ? text.data() + equals + 1 : end, end, channels);
+    if (read.ec != std::errc() || read.ptr != end || channels < 1)
+      user_error("expected model.widths like [layer1.0.conv1=48], got '{}' in {}", text,
+                 locations.of("model.widths"));
+  }
+}
+
+void check_matmul_precision(const Recipe& recipe, const KeyLocations& locations) {
+  if (recipe.matmul_precision == MatmulPrecision::same) return;
+  const std::string where = locations.of("matmul_precision");
+  const std::string_view name = name_of(recipe.matmul_precision);
+  if (!is_text(recipe) && !is_image_generation(recipe)) {
+    user_error("{}: matmul_precision={} is for transformers, but the model is {}; set matmul_precision=same",
+               where, name, model_name(recipe));
+  }
+  if (recipe.precision == DType::f16) {
+    user_error("{}: matmul_precision={} needs precision bf16 or fp32, but it is fp16; set precision=bf16",
+               where, name);
+  }
+  if (!recipe.adapter.quantize.empty()) {
+    user_error(
+        "{}: matmul_precision={} rounds unquantized weights, but adapter.quantize is {}; remove one of the "
+        "two",
+        where, name, recipe.adapter.quantize);
   }
 }
 
@@ -111,7 +171,8 @@ void check_distill(const Recipe& recipe, const KeyLocations& locations) {
         std::pair("distill.temperature", distill.temperature != unset.temperature),
         std::pair("distill.loss", distill.loss != unset.loss),
         std::pair("distill.beta", distill.beta != unset.beta),
-        std::pair("distill.top_k", distill.top_k != unset.top_k)}) {
+        std::pair("distill.top_k", distill.top_k != unset.top_k),
+        std::pair("distill.quantize", distill.quantize != unset.quantize)}) {
     if (is_set && distill.from.empty())
       user_error("{0}: {1} has no effect without a teacher; set distill.from, or remove {1}",
                  locations.of(key), key);
@@ -162,10 +223,17 @@ void check_transport(const Recipe& recipe, const KeyLocations& locations) {
   // bit. NCCL cannot ensure this.
   expect(recipe.train.shards == recipe.devices, "train.shards", std::to_string(recipe.devices),
          std::to_string(recipe.train.shards));
-  expect(recipe.exchange.compress != Compress::bf16, "exchange.compress", name_of(Compress::none),
-         name_of(recipe.exchange.compress));
+  const bool rounds = recipe.exchange.compress == Compress::bf16 || recipe.exchange.compress == Compress::fp8;
+  expect(!rounds, "exchange.compress", name_of(Compress::none), name_of(recipe.exchange.compress));
   expect(!recipe.offload.states, "offload.states", "false", "true");
   expect(!recipe.offload.weights, "offload.weights", "false", "true");
+}
+
+/// Throws a UserError if stages of a pipeline would have to store saved activations in fp8.
+void check_saved_activations(const Recipe& recipe, const KeyLocations& locations) {
+  if (recipe.saved_activations != SavedActivations::fp8 || recipe.parallel != Parallel::pipeline) return;
+  user_error("saved_activations=fp8 in {} does not support parallel=pipeline; set saved_activations=full",
+             locations.of("saved_activations"));
 }
 
 /// Throws a UserError for settings that gradient compression and local steps do not support.
@@ -268,7 +336,17 @@ void distribute_update(Recipe& recipe, const KeyLocations& locations) {
 
 }  // namespace
 
+/// The override `distill.from=` removes the teacher: drops the other keys of distillation, except overrides.
+void drop_removed_teacher(Recipe& recipe, const KeyLocations& locations) {
+  if (!recipe.distill.from.empty() || !locations.is_override("distill.from")) return;
+  const auto is_override = [&](const char* key) { return locations.is_override(key); };
+  constexpr std::array kKeys = {"distill.weight", "distill.temperature", "distill.loss",
+                                "distill.beta",   "distill.top_k",       "distill.quantize"};
+  if (std::ranges::none_of(kKeys, is_override)) recipe.distill = {};
+}
+
 void set_dependent_values(Recipe& recipe, const KeyLocations& locations) {
+  drop_removed_teacher(recipe, locations);
   if (is_text(recipe)) recipe.data.kind = name_of(DataKind::text);
   set_objective_defaults(recipe, locations);
   set_normalization(recipe, locations);
@@ -278,7 +356,11 @@ void set_dependent_values(Recipe& recipe, const KeyLocations& locations) {
 void check(const Recipe& recipe, const KeyLocations& locations) {
   check_text(recipe, locations);
   check_quantize(recipe, locations);
+  check_matmul_precision(recipe, locations);
+  check_prune(recipe, locations);
+  check_log(recipe, locations);
   check_transport(recipe, locations);
+  check_saved_activations(recipe, locations);
   check_exchange(recipe, locations);
   if (has_pairs(recipe)) check_pairs(recipe, locations);
   check_distill(recipe, locations);
@@ -332,6 +414,7 @@ void check(const Recipe& recipe, const KeyLocations& locations) {
                locations.of("data.shuffle"));
   }
   check_pixels(recipe, locations);
+  check_widths(recipe, locations);
 }
 
 }  // namespace hearth::recipe

@@ -180,6 +180,19 @@ std::string read_name(const YAML::Node& node, size_t& value, std::span<const std
   return expected;
 }
 
+std::string read_names(const YAML::Node& node, std::vector<size_t>& value,
+                       std::span<const std::string_view> names) {
+  std::vector<std::string> words;
+  if (std::string expected = read_value(node, words, OneOrMore()); !expected.empty()) return expected;
+  for (const std::string& word : words) {
+    size_t number = 0;
+    const std::string expected = read_name(YAML::Node(word), number, names);
+    if (!expected.empty()) return "a list with " + expected;
+    if (std::ranges::find(value, number) == value.end()) value.push_back(number);
+  }
+  return "";
+}
+
 std::string read_device(const YAML::Node& node, std::string& value, const Choices& choices) {
   const std::string name = node.IsScalar() ? node.Scalar() : "";
   if (name != kCpu && choices.is_gpu != nullptr && !choices.is_gpu(name))

@@ -64,6 +64,9 @@ std::string read_value(const YAML::Node& node, std::vector<std::string>& value, 
 /// Parses one of `names` (empty: any text) into `value`. Returns "" or a description of the expected value.
 std::string read_name(const YAML::Node& node, std::string& value, std::span<const std::string> names);
 std::string read_name(const YAML::Node& node, size_t& value, std::span<const std::string_view> names);
+/// Parses a list of `names`, or one name, into the indices of the names, each once.
+std::string read_names(const YAML::Node& node, std::vector<size_t>& value,
+                       std::span<const std::string_view> names);
 std::string read_device(const YAML::Node& node, std::string& value, const Choices& choices);
 
 /// Return a value as YAML text, quoted if necessary.
@@ -85,6 +88,10 @@ template <typename T>
 inline constexpr bool kIsList<std::vector<T>> = true;
 template <>
 inline constexpr bool kIsList<Extent> = true;
+template <typename T>
+inline constexpr bool kIsEnumList = false;
+template <typename T>
+inline constexpr bool kIsEnumList<std::vector<T>> = std::is_enum_v<T>;
 
 /// Adds the keys of one section to a list of fields. `S`: struct of the section, such as Train; `At`:
 /// function that returns a recipe's member of this type.
@@ -116,6 +123,13 @@ class Section {
       std::string expected = read_name(node, number, kNames<T>);
       if (expected.empty()) value = value_of<T>(number);
       return expected;
+    } else if constexpr (kIsEnumList<T>) {
+      std::vector<size_t> numbers;
+      std::string expected = read_names(node, numbers, kNames<typename T::value_type>);
+      if (!expected.empty()) return expected;
+      value.clear();
+      for (const size_t number : numbers) value.push_back(value_of<typename T::value_type>(number));
+      return "";
     } else {
       return read_value(node, value, limits...);
     }
@@ -134,6 +148,10 @@ class Section {
   static std::string write_field(const T& value) {
     if constexpr (std::is_enum_v<T>) {
       return write_value(std::string(name_of(value)));
+    } else if constexpr (kIsEnumList<T>) {
+      std::vector<std::string> names;
+      for (const auto item : value) names.emplace_back(name_of(item));
+      return write_value(names);
     } else {
       return write_value(value);
     }

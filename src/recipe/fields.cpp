@@ -3,6 +3,9 @@
 #include <fmt/ranges.h>
 
 #include "recipe/field_kinds.h"
+#include "recipe/log_keys.h"
+#include "recipe/prune_keys.h"
+#include "recipe/task_fields.h"
 
 namespace hearth::recipe {
 namespace {
@@ -19,8 +22,7 @@ void add_run_fields(std::vector<Field>& fields) {
       .advice = "device=gpu for the first AMD or NVIDIA GPU";
   key("reserve",
       "GPU memory to leave free for the desktop and other programs, e.g. 2GiB; 0: 512MiB, or 1GiB if a "
-      "display "
-      "is connected to the GPU",
+      "display is connected to the GPU",
       &Recipe::reserve, Bytes{"a size like 512MiB, or 0 for the default"});
   key("devices", "Number of devices that share each update; each has a worker process", &Recipe::devices,
       IntegerRange{1, 64});
@@ -35,15 +37,22 @@ void add_run_fields(std::vector<Field>& fields) {
       &Recipe::self_test);
   key("record",
       "Record the steps of a GPU as graphs and replay them. auto: as long as replays 1, 2, 50 and one per "
-      "hour "
-      "give the same bits as launching the kernels one by one; always; never",
+      "hour give the same bits as launching the kernels one by one; always; never",
       &Recipe::record);
   key("precision", "Precision of training: fp32, bf16, or fp16 with dynamic loss scaling",
       &Recipe::precision);
+  key("matmul_precision",
+      "Precision of linear layers in transformer blocks. same: as precision; fp8: operands rounded to E4M3 "
+      "with a scale per row or column; fp8-tensor: a scale per tensor; fp8-blocks: a scale per 128 elements",
+      &Recipe::matmul_precision);
   key("memory",
       "Memory budget of activations, gradients and workspaces, e.g. 10GiB; activations are recomputed to "
       "meet it; 0: no budget",
       &Recipe::memory, Bytes{"a size like 20GiB, or 0 for no budget"});
+  key("saved_activations",
+      "Precision of activations saved for the backward pass. full: that of training; fp8: E4M3 with row "
+      "scales, rounds gradients; auto: fp8 if the step does not fit `memory` otherwise, or is faster",
+      &Recipe::saved_activations);
   key("init", "File with initial weights: safetensors, or .pt, .pth and .bin of torch.save", &Recipe::init);
 }
 
@@ -69,8 +78,7 @@ void add_exchange_fields(std::vector<Field>& fields) {
       "or RCCL, if it passes its test, in its own order of summation",
       &Exchange::transport);
   key("compress",
-      "Gradient compression between devices. none; bf16; powersgd (rank 4). The compression error is added "
-      "to the gradients of the next update",
+      "Gradient compression between devices, with error feedback. none; bf16; fp8 (E5M2); powersgd (rank 4)",
       &Exchange::compress);
   key("local_steps", "DiLoCo: number of local updates of each device between two outer steps; 1: off",
       &Exchange::local_steps, IntegerRange{1, 1 << 20});
@@ -110,6 +118,10 @@ void add_model_fields(std::vector<Field>& fields) {
       "resnet, mobilenet, efficientnet, retinanet, fcos: channels of the stem. unet: channels of the first "
       "level. 0: default of the model",
       &Model::width, IntegerRange{0, 4096});
+  key("widths",
+      "Image models: numbers of channels of a smaller model, which hearth prune --method channels writes, "
+      "e.g. [layer1.0.conv1=48]; coupled layers have the same number. Empty: the model's own",
+      &Model::widths);
   key("frozen_norm", "retinanet, fcos: freeze the batch norms of the backbone at their values in init",
       &Model::frozen_norm);
 }
@@ -135,9 +147,11 @@ void add_adapter_fields(std::vector<Field>& fields) {
 void add_quantize_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "quantize", &Recipe::quantize);
   key("qat",
-      "Language models: round the weights of linear layers in training to the values of a GGUF format (q4_0, "
-      "q8_0), so that hearth export --type loses nothing; empty: do not round",
+      "Language models: round linear layers in training as hearth export does. q4_0, q8_0, int4: weights; "
+      "8da4w: int4 weights and int8 inputs; w8a8, fp8: weights and inputs; empty: do not round",
       &Quantize::qat);
+  key("group", "int4, 8da4w: number of adjacent weights that share a scale; 0: 128 for int4, 32 for 8da4w",
+      &Quantize::group, IntegerRange{0, 1 << 16});
   key("after_steps", "Number of updates before quantize.qat begins to round", &Quantize::after_steps,
       IntegerRange{0});
 }
@@ -152,8 +166,8 @@ void add_image_fields(std::vector<Field>& fields) {
       &Data::kind, Named());
   key("path", "Images: folder of the dataset. Text: a .txt, .jsonl or .json file", &Data::path);
   key("allow_outside",
-      "boxes, captions: read images outside of data.path, which labels refer to by absolute paths, by ../ or "
-      "through links; false: refuse them",
+      "boxes, captions: read images outside of data.path, which labels refer to by absolute paths, by ../ "
+      "or through links; false: refuse them",
       &Data::allow_outside);
   key("image_size", "Size of training images in pixels: side of a square, or [width, height]",
       &Data::image_size, SideRange{4, 4096});
@@ -173,9 +187,9 @@ void add_image_fields(std::vector<Field>& fields) {
   key("jitter", "Random change of brightness, contrast and saturation, at most by this fraction",
       &Data::jitter, RealRange{0, 1});
   key("normalize",
-      "Source of mean and std. auto: config.json (timm) next to the weights in init, otherwise data.mean and "
-      "data.std; given: data.mean and data.std; imagenet: ImageNet's; half: 0.5 and 0.5; dataset: measured "
-      "on at most 4096 training images",
+      "Source of mean and std. auto: config.json (timm) next to the weights in init, or the teacher in "
+      "distill.from, otherwise data.mean and data.std; given: data.mean and data.std; imagenet: ImageNet's; "
+      "half: 0.5 and 0.5; dataset: measured on at most 4096 training images",
       &Data::normalize);
   key("mean",
       "Mean of each channel for normalization, for pixels in [0, 1]; one value applies to all channels",
@@ -183,8 +197,8 @@ void add_image_fields(std::vector<Field>& fields) {
   key("std", "Standard deviation of each channel for normalization; one value applies to all channels",
       &Data::std);
   key("resize",
-      "masks: resize images to data.image_size; false: train on crops of that size and evaluate with sliding "
-      "windows",
+      "masks: resize images to data.image_size; false: train on crops of that size and evaluate with "
+      "sliding windows",
       &Data::resize);
   key("scale", "masks: range of the random scale factor of training images, e.g. [0.5, 2]", &Data::scale);
   key("classes",
@@ -192,8 +206,8 @@ void add_image_fields(std::vector<Field>& fields) {
       "classes.txt in data.path",
       &Data::classes);
   key("keep_images",
-      "folder, masks, boxes: memory for decoded images, e.g. 2GiB, so that each file is read once; shared by "
-      "all devices; 0: off",
+      "folder, masks, boxes: memory for decoded images, e.g. 2GiB, so that each file is read once; shared "
+      "by all devices; 0: off",
       &Data::keep_images, Bytes{"a size like 2GiB, or 0"});
   key("exif",
       "Images: orientation in EXIF (also of TIFF and AVIF). apply: rotate images upright; ignore: keep the "
@@ -257,8 +271,8 @@ void add_train_fields(std::vector<Field>& fields) {
   key("steps", "Number of updates; 0: train.epochs decides", &Train::steps, IntegerRange{0});
   key("epochs", "Number of passes over the training data", &Train::epochs, IntegerRange{1});
   key("objective",
-      "Training objective: cross_entropy; dpo (direct preference optimization); image generation: flow (flow "
-      "matching), epsilon, v",
+      "Training objective: cross_entropy; dpo (direct preference optimization); image generation: flow "
+      "(flow matching), epsilon, v",
       &Train::objective);
   key("batch", "Micro-batch size: images, or rows of tokens, in a forward and backward pass", &Train::batch,
       IntegerRange{1, 1 << 20});
@@ -282,8 +296,8 @@ void add_train_fields(std::vector<Field>& fields) {
       &Train::label_smoothing, RealRange{0, 1});
   key("clip_norm", "Clip gradients to this global norm; 0: off", &Train::clip_norm, RealRange{0, 1e30});
   key("ema",
-      "Decay of the exponential moving average of weights and running statistics, e.g. 0.999; smaller in the "
-      "first updates; 0: off",
+      "Decay of the exponential moving average of weights and running statistics, e.g. 0.999; smaller in "
+      "the first updates; 0: off",
       &Train::ema, RealRange{0, 1});
   key("early_stop", "Stop after this number of evaluations without improvement; 0: off", &Train::early_stop,
       IntegerRange{0});
@@ -291,48 +305,6 @@ void add_train_fields(std::vector<Field>& fields) {
       "Modules to freeze, by prefixes of their names, e.g. [encoder, layer1]; their batch norms use their "
       "running statistics",
       &Train::freeze, OneOrMore());
-}
-
-void add_segment_fields(std::vector<Field>& fields) {
-  const auto key = section(fields, "segment", &Recipe::segment);
-  key("loss", "Segmentation: cross_entropy, dice, focal, or a list of them, whose sum is the loss",
-      &Segment::loss, OneOrMore());
-  key("class_weights",
-      "Segmentation: class weights in the loss. none; given: segment.weights; median_frequency: computed "
-      "from the training masks",
-      &Segment::class_weights);
-  key("weights", "Segmentation: weight of each class in the loss, for class_weights=given",
-      &Segment::weights);
-}
-
-void add_detect_fields(std::vector<Field>& fields) {
-  const auto key = section(fields, "detect", &Recipe::detect);
-  key("mosaic", "Detection: probability that a training image is a mosaic of four", &Detect::mosaic,
-      Fraction());
-  key("mixup", "Detection: probability that a mosaic is mixed with another image", &Detect::mixup,
-      Fraction());
-  key("degrees", "Detection: max random rotation in degrees, in both directions", &Detect::degrees,
-      RealRange{0, 180});
-  key("translate", "Detection: max random shift, as a fraction of the image", &Detect::translate,
-      RealRange{0, 1});
-  key("shear", "Detection: max random shear in degrees, in both directions", &Detect::shear,
-      RealRange{0, 45});
-  key("scale", "Detection: range of the random scale factor", &Detect::scale);
-  key("hsv", "Detection: random change of hue, saturation and brightness", &Detect::hsv);
-  key("plain_epochs", "Detection: number of last epochs in which images are only flipped",
-      &Detect::plain_epochs, IntegerRange{0});
-  key("sizes",
-      "Detection: sides of training images in pixels for multi-scale training, e.g. [288, 320, 352]; changes "
-      "every ten updates; empty: data.image_size",
-      &Detect::sizes);
-  key("max_boxes", "Detection: max boxes of a training image; further ones are ignored", &Detect::max_boxes,
-      IntegerRange{1, 10000});
-  key("score", "Detection: min score of a prediction in evaluations", &Detect::score, RealRange{0, 1});
-  key("nms", "Detection: IoU threshold of non-maximum suppression within a class", &Detect::nms, Fraction());
-  key("max_detections", "Detection: max predictions per image", &Detect::max_detections,
-      IntegerRange{1, 10000});
-  key("shown_score", "Detection: min score of a prediction that is drawn", &Detect::shown_score,
-      RealRange{0, 1});
 }
 
 void add_bad_step_fields(std::vector<Field>& fields) {
@@ -355,73 +327,6 @@ void add_governor_fields(std::vector<Field>& fields) {
   section(fields, "power", &Recipe::power)(
       "limit", "Max mean power of each GPU in watts, enforced by idling between steps; 0: no limit",
       &Power::limit, RealRange{0, 5000});
-}
-
-void add_dpo_fields(std::vector<Field>& fields) {
-  const auto key = section(fields, "dpo", &Recipe::dpo);
-  key("beta", "Strength of the penalty for diverging from the starting model", &Dpo::beta,
-      RealRange{1e-6, 1e6});
-  key("label_smoothing", "Assumed fraction of pairs whose chosen and rejected answers are swapped",
-      &Dpo::label_smoothing, RealRange{0, 0.5});
-}
-
-void add_distill_fields(std::vector<Field>& fields) {
-  const auto key = section(fields, "distill", &Recipe::distill);
-  key("from",
-      "Knowledge distillation: file of hearth distill capture, or folder of a teacher model that runs during "
-      "training; empty: none",
-      &Distill::from);
-  key("weight", "Loss: (1 - weight) x cross-entropy + weight x temperature^2 x divergence from the teacher",
-      &Distill::weight, Fraction());
-  key("temperature", "Probabilities of teacher and student are raised to the power 1 / temperature",
-      &Distill::temperature, RealRange{0.01, 1000});
-  key("loss",
-      "Divergence of the student P from the teacher Q. forward: KL(Q, P); reverse: KL(P, Q); jsd: "
-      "beta KL(Q, M) + (1 - beta) KL(P, M), M = (1 - beta) P + beta Q",
-      &Distill::loss);
-  key("beta", "jsd: weight of the teacher in the mixture", &Distill::beta, RealRange{0.001, 1});
-  key("top_k",
-      "Teacher in a folder: number of its most likely tokens that are compared; all others count as one "
-      "token",
-      &Distill::top_k, IntegerRange{1, 1 << 16});
-}
-
-void add_diffuse_fields(std::vector<Field>& fields) {
-  const auto key = section(fields, "diffuse", &Recipe::diffuse);
-  key("sampling",
-      "flow: distribution of timesteps. uniform; sigmoid: sigmoid of a normal distribution; shift, "
-      "flux_shift: sigmoid, then shifted towards noise by diffuse.shift or by the number of tokens; "
-      "logit_normal; mode",
-      &Diffuse::sampling);
-  key("mean", "flow: mean of the normal distribution of logit_normal", &Diffuse::mean, RealRange{-10, 10});
-  key("std", "flow: standard deviation of the normal distribution under the sigmoid", &Diffuse::std,
-      RealRange{0, 10});
-  key("shift", "flow: timestep shift of sampling=shift", &Diffuse::shift, RealRange{0.01, 100});
-  key("mode_scale", "flow: scale of sampling=mode", &Diffuse::mode_scale, RealRange{-1, 1.75});
-  key("weighting", "Loss weight by timestep: none, sigma_sqrt, cosmap, min_snr (for epsilon and v)",
-      &Diffuse::weighting);
-  key("min_snr", "gamma of weighting=min_snr", &Diffuse::min_snr, RealRange{0.01, 1000});
-  key("dropout", "Fraction of training images without class or caption, for classifier-free guidance",
-      &Diffuse::dropout, Fraction());
-  key("trigger", "Word to prepend to captions that do not contain it", &Diffuse::trigger);
-  key("prior",
-      "Folder of images with captions for prior preservation, which the model must still be able to generate",
-      &Diffuse::prior);
-  key("prior_weight", "Loss weight of the images in diffuse.prior", &Diffuse::prior_weight,
-      RealRange{0, 100});
-  key("text_tokens", "Max tokens of a caption", &Diffuse::text_tokens, IntegerRange{1, 4096});
-  key("val_images", "Number of held-out images for the loss at fixed noise", &Diffuse::val_images,
-      IntegerRange{1, 100000});
-  key("prompts",
-      "Prompts of the images that evaluations generate, e.g. [a red house]; empty: classes or captions of "
-      "the data",
-      &Diffuse::prompts, OneOrMore());
-  key("steps", "Sampling steps of generated images", &Diffuse::steps, IntegerRange{1, 1000});
-  key("guidance", "Guidance scale of generated images", &Diffuse::guidance, RealRange{0, 100});
-  key("judged",
-      "Classes: number of images that the last evaluation generates and classifies, with a classifier "
-      "trained on the same data, to report the fraction of requested classes",
-      &Diffuse::judged, IntegerRange{0, 100000});
 }
 
 void add_optimizer_fields(std::vector<Field>& fields) {
@@ -460,11 +365,12 @@ void add_schedule_fields(std::vector<Field>& fields) {
 const std::vector<Field>& recipe_fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> fields;
-    for (const auto add :
-         {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields, add_model_fields,
-          add_adapter_fields, add_quantize_fields, add_image_fields, add_text_fields, add_train_fields,
-          add_segment_fields, add_detect_fields, add_bad_step_fields, add_governor_fields, add_dpo_fields,
-          add_distill_fields, add_diffuse_fields, add_optimizer_fields, add_schedule_fields})
+    for (const auto add : {add_run_fields,     add_pass_fields,     add_offload_fields,   add_exchange_fields,
+                           add_model_fields,   add_adapter_fields,  add_quantize_fields,  add_prune_fields,
+                           add_image_fields,   add_text_fields,     add_train_fields,     add_segment_fields,
+                           add_detect_fields,  add_bad_step_fields, add_governor_fields,  add_dpo_fields,
+                           add_distill_fields, add_diffuse_fields,  add_optimizer_fields, add_schedule_fields,
+                           add_log_fields})
       add(fields);
     return fields;
   }();

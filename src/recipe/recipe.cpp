@@ -1,5 +1,7 @@
 #include "recipe/recipe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -73,10 +75,21 @@ Recipe on_one_device(Recipe recipe) {
   return recipe;
 }
 
+std::string precision_name(const Recipe& recipe) {
+  std::string name(name_of(recipe.precision));
+  if (recipe.matmul_precision != MatmulPrecision::same)
+    name += fmt::format(", matmuls {}", name_of(recipe.matmul_precision));
+  return name;
+}
+
 std::string model_name(const Recipe& recipe) {
   if (recipe.model.path.empty() && recipe.model.config.empty()) return recipe.model.name;
   if (is_gguf_file(recipe.model.path)) return fs::path(recipe.model.path).stem().string();
-  return fs::absolute(recipe.model.config_file()).parent_path().filename().string();
+  const fs::path folder = fs::absolute(recipe.model.config_file()).parent_path();
+  // The cache of the Hugging Face hub: models--ORG--NAME/snapshots/COMMIT.
+  if (folder.parent_path().filename() != "snapshots") return folder.filename().string();
+  const std::string repo = folder.parent_path().parent_path().filename().string();
+  return repo.substr(repo.rfind("--") == repo.npos ? 0 : repo.rfind("--") + 2);
 }
 
 }  // namespace hearth::recipe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -7,10 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/block_format.h"
 #include "base/choices.h"
 #include "base/extent.h"
 #include "base/path.h"
+#include "base/pruning.h"
+#include "base/qat_scheme.h"
 
 namespace hearth::recipe {
 
@@ -40,6 +42,8 @@ enum class ClassWeights : uint8_t { none, given, median_frequency };
 enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
 /// Learning rate schedule.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
+/// Output of the metrics of a run. jsonl: trainer_log.jsonl, which every run has.
+enum class Logger : uint8_t { tensorboard, csv, mlflow, wandb, trackio, jsonl };
 /// Category of a value of data.kind, for the checks of a recipe. The names of all kinds are in Choices.
 enum class DataKind : uint8_t {
   shapes,   ///< generated images; needs no data.path
@@ -81,6 +85,9 @@ inline constexpr auto kNames<recipe::Normalize> =
 template <>
 inline constexpr auto kNames<recipe::ScheduleKind> = std::to_array<std::string_view>({"constant", "step",
                                                                                       "cosine", "onecycle"});
+template <>
+inline constexpr auto kNames<recipe::Logger> =
+    std::to_array<std::string_view>({"tensorboard", "csv", "mlflow", "wandb", "trackio", "jsonl"});
 template <>
 inline constexpr auto kNames<recipe::DataKind> = std::to_array<std::string_view>({"shapes", "tensors",
                                                                                   "text"});
@@ -134,6 +141,9 @@ struct Model {
   double dropout = 0.2;
   int64_t width = 0;         ///< channels of the first layer (stem); 0: default of the model
   bool frozen_norm = false;  ///< detection: true if batch norms of the backbone are not trained
+  /// Image models: numbers of channels of layers of a pruned model, entries such as "conv1=48"; coupled
+  /// layers have the same number.
+  std::vector<std::string> widths;
 
   /// Returns the path of config.json: `config` (unpacked if built in), or config.json in `path`.
   fs::path config_file() const;
@@ -269,21 +279,37 @@ struct Power {
   double limit = 0;  ///< limit of the mean power in watts per GPU; 0: no limit
 };
 
+/// Loggers of a run.
+struct Log {
+  std::vector<Logger> to = {Logger::tensorboard};
+  /// URL that receives messages about the run, or env:NAME for the value of an environment variable; empty:
+  /// none.
+  std::string webhook;
+  std::string project;  ///< name of the experiment (mlflow) or project (wandb, trackio); empty: "hearth"
+  std::string name;     ///< name of the run in loggers; empty: the name of the run folder
+
+  bool has(Logger logger) const { return std::ranges::find(to, logger) != to.end(); }
+};
+
 /// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290).
 struct Dpo {
   double beta = 0.1;           ///< strength of the penalty for diverging from the reference model
   double label_smoothing = 0;  ///< assumed fraction of pairs with swapped labels
 };
 
-/// Knowledge distillation (Hinton et al. 2015, arXiv 1503.02531): a teacher's distribution of the next token
-/// is a second target of a language model.
+/// Knowledge distillation (Hinton et al. 2015, arXiv 1503.02531): a teacher's distribution of the classes of
+/// an image, or of the next token, is a second target.
 struct Distill {
-  std::string from;     ///< file of hearth distill capture, or folder of the teacher; empty: no distillation
-  double weight = 0.5;  ///< loss: (1 - weight) cross-entropy + weight temperature^2 divergence
+  /// File of hearth distill capture, or the teacher: a run folder, a folder of a language model or its GGUF
+  /// file; empty: no distillation.
+  std::string from;
+  double weight = 0.5;  ///< loss: (1 - weight) loss of the labels + weight temperature^2 divergence
   double temperature = 1;
   Divergence loss = Divergence::forward;
   double beta = 0.5;   ///< weight of the teacher in the mixture of Divergence::jsd
   int64_t top_k = 64;  ///< number of tokens that a teacher in a folder lists; the others count as one
+  /// Quantization of the linear layers of a language model's teacher: nf4, int8, fp8; empty: unquantized.
+  std::string quantize;
 };
 
 /// Training of a denoiser: noise, and the images that evaluations generate.
@@ -331,8 +357,25 @@ struct Schedule {
 
 /// Quantization-aware training.
 struct Quantize {
-  BlockFormat qat = BlockFormat::none;  ///< format to which weights of linear layers are rounded
-  int64_t after_steps = 0;              ///< number of updates before rounding begins
+  QatScheme qat = QatScheme::none;  ///< rounding of linear layers
+  int64_t group = 0;                ///< number of adjacent weights that share a scale; 0: a default
+  int64_t after_steps = 0;          ///< number of updates before rounding begins
+};
+
+/// Pruning during training. Updates from_step, from_step + every, ... and to_step begin by setting the masks.
+struct Prune {
+  PruneMethod method = PruneMethod::none;
+  double sparsity = 0.5;
+  PrunePattern pattern = PrunePattern::unstructured;
+  PruneScope scope = PruneScope::layer;
+  std::vector<std::string> keep;
+  int64_t from_step = 0;
+  int64_t to_step = 0;  ///< at most from_step: prunes once
+  int64_t every = 100;
+  double drop = 0.3;  ///< RigL: fraction of the remaining weights that the first exchange replaces
+
+  int64_t last_step() const { return std::max(from_step, to_step); }
+  bool operator==(const Prune&) const = default;
 };
 
 /// Configuration of a run: the contents of its YAML file. The key "train.batch" is the member train.batch;
@@ -348,14 +391,18 @@ struct Recipe {
   SelfTestMode self_test = SelfTestMode::once;
   RecordMode record = RecordMode::automatic;
   DType precision = DType::f32;
-  int64_t memory = 0;  ///< max bytes of the memory arena; 0: no limit
-  std::string init;    ///< file with initial weights; empty: random weights, or those in model.path
+  MatmulPrecision matmul_precision = MatmulPrecision::same;  ///< of linear layers in transformer blocks
+  int64_t memory = 0;                                        ///< max bytes of the memory arena; 0: no limit
+  /// Precision of activations that are saved for the backward pass.
+  SavedActivations saved_activations = SavedActivations::full;
+  std::string init;  ///< file with initial weights; empty: random weights, or those in model.path
   Passes passes;
   Offload offload;
   Exchange exchange;
   Model model;
   Adapter adapter;
   Quantize quantize;
+  Prune prune;
   Data data;
   Train train;
   Segment segment;
@@ -363,6 +410,7 @@ struct Recipe {
   BadSteps bad_steps;
   Thermal thermal;
   Power power;
+  Log log;
   Dpo dpo;
   Distill distill;
   Diffuse diffuse;
@@ -380,6 +428,8 @@ bool has_documents(const Recipe& recipe);
 bool has_pairs(const Recipe& recipe);
 /// Returns the name of the model for users: model.name, or the name of the model's folder.
 std::string model_name(const Recipe& recipe);
+/// Returns the precision for users: "bf16", or "bf16, matmuls fp8".
+std::string precision_name(const Recipe& recipe);
 /// Returns the number of CPU threads of each worker; with threads=0, divides all cores equally among the
 /// workers.
 int num_threads(const Recipe& recipe);

@@ -13,6 +13,7 @@
 #include "base/yaml.h"
 #include "recipe/checks.h"
 #include "recipe/fields.h"
+#include "recipe/key_help.h"
 
 namespace hearth::recipe {
 namespace {
@@ -23,6 +24,7 @@ constexpr YamlKind kRecipe{"recipe", "try hearth cp demo FILE.yaml for a new one
 /// axolotl), with the key that each sets.
 constexpr std::pair<const char*, const char*> kAliases[] = {
     {"model", "model.name"},
+    {"precision.matmul", "matmul_precision"},
     {"lr", "optimizer.lr"},
     {"learning_rate", "optimizer.lr"},
     {"batch_size", "train.batch"},
@@ -269,12 +271,18 @@ std::vector<std::string> recipe_keys() {
   return keys;
 }
 
+std::vector<KeyHelp> key_help(const Choices& choices) {
+  std::vector<KeyHelp> keys;
+  const Recipe defaults;
+  for (const Field& field : recipe_fields())
+    keys.push_back({field.key, field.write(defaults), doc_of(field, choices)});
+  return keys;
+}
+
 std::string describe_keys(const Choices& choices) {
   std::string text;
-  const Recipe defaults;
-  for (const Field& field : recipe_fields()) {
-    text += fmt::format("  {:<26} {:<14} {}\n", field.key, field.write(defaults), doc_of(field, choices));
-  }
+  for (const KeyHelp& key : key_help(choices))
+    text += fmt::format("  {:<26} {:<14} {}\n", key.name, key.default_value, key.doc);
   return text;
 }
 

@@ -26,7 +26,7 @@ bool keeps_loss_scale(const Recipe& before, const Recipe& after) {
 }
 
 constexpr ResumeKey kKeys[] = {
-    // Keys of devices and memory.
+    // Keys of devices, memory and loggers.
     {"threads"},
     {"device"},
     {"reserve"},
@@ -37,6 +37,8 @@ constexpr ResumeKey kKeys[] = {
     {"record"},
     {"memory"},
     {"precision", "between fp32 and bf16", keeps_loss_scale},
+    {"matmul_precision"},
+    {"saved_activations"},
     {"passes.off"},
     {"offload.states"},
     {"offload.weights"},
@@ -46,6 +48,10 @@ constexpr ResumeKey kKeys[] = {
     {"exchange.outer_momentum"},
     {"thermal.limit"},
     {"power.limit"},
+    {"log.to"},
+    {"log.webhook"},
+    {"log.project"},
+    {"log.name"},
     // Keys with locations of files. Files may be moved; their contents must be the same (run/inputs.h).
     {"init", "of an adapter's base model", has_adapter},
     {"model.path"},
@@ -94,7 +100,14 @@ constexpr ResumeKey kKeys[] = {
     {"model.dropout"},
     {"adapter.dropout"},
     {"quantize.qat"},
+    {"quantize.group"},
     {"quantize.after_steps"},
+    {"prune.sparsity"},
+    {"prune.scope"},
+    {"prune.from_step"},
+    {"prune.to_step"},
+    {"prune.every"},
+    {"prune.drop"},
     {"dpo.beta"},
     {"dpo.label_smoothing"},
     {"distill.weight"},

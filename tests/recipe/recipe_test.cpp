@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "recipe/recipe_file.h"
 #include "run/from_recipe.h"
 
 namespace hearth::recipe {
@@ -249,8 +250,11 @@ TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
   expect_names<SelfTestMode>("self_test", [](const Recipe& r) { return r.self_test; });
   expect_names<RecordMode>("record", [](const Recipe& r) { return r.record; });
   expect_names<DType>("precision", [](const Recipe& r) { return r.precision; });
+  expect_names<SavedActivations>("saved_activations", [](const Recipe& r) { return r.saved_activations; });
   expect_names<Transport>("exchange.transport", [](const Recipe& r) { return r.exchange.transport; });
   expect_names<Compress>("exchange.compress", [](const Recipe& r) { return r.exchange.compress; });
+  expect_names<MatmulPrecision>("matmul_precision", [](const Recipe& r) { return r.matmul_precision; },
+                                {"model.path=x", "data.path=y"});
   expect_names<AdapterKind>("adapter.name", [](const Recipe& r) { return r.adapter.name; },
                             {"model.path=x", "data.path=y"});
   expect_names<BadRecords>("data.bad_records", [](const Recipe& r) { return r.data.bad_records; });
@@ -260,6 +264,41 @@ TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
   expect_names<ScheduleKind>("schedule.name", [](const Recipe& r) { return r.schedule.name; });
   expect_names<Objective>("train.objective", [](const Recipe& r) { return r.train.objective; },
                           {"model.path=x", "data.path=y", "data.kind=shapes"});
+}
+
+TEST(Recipe, LoggersAreAListOfNames) {
+  const auto loggers = [](const std::string& value) {
+    const Recipe recipe = run::parse_recipe("", "test", std::vector<std::string>{"log.to=" + value});
+    EXPECT_EQ(run::parse_recipe(write_recipe(recipe), "again").log.to, recipe.log.to);
+    return recipe.log.to;
+  };
+  using enum Logger;
+  EXPECT_EQ(run::parse_recipe("", "test").log.to, std::vector{tensorboard});
+  EXPECT_EQ(loggers("[csv, mlflow, csv]"), (std::vector{csv, mlflow}));
+  EXPECT_EQ(loggers("wandb"), std::vector{wandb});
+  EXPECT_EQ(loggers("[]"), std::vector<Logger>());
+  EXPECT_THAT(fault("", {"log.to=[csv, mlfow]"}), HasSubstr("did you mean 'mlflow'?"));
+  EXPECT_THAT(fault("", {"log.webhook=example.org"}), HasSubstr("log.webhook is no URL"));
+  EXPECT_EQ(fault("", {"log.webhook=env:HOOK"}), "");
+}
+
+TEST(Recipe, MatmulsOfEightBitsAreForTransformers) {
+  const std::string fp8 = "precision.matmul: fp8\n", text = "model: {path: x}\ndata: {path: y.txt}\n";
+  EXPECT_EQ(fault(fp8 + text), "");
+  EXPECT_THAT(fault(fp8), HasSubstr("r.yaml:1: matmul_precision=fp8 is for transformers, but the model is"));
+  EXPECT_THAT(fault(fp8 + text + "precision: fp16\n"), HasSubstr("set precision=bf16"));
+  EXPECT_THAT(fault(fp8 + text + "adapter: {name: lora, quantize: nf4}\n"),
+              HasSubstr("adapter.quantize is nf4; remove one of the two"));
+}
+
+TEST(Recipe, AnOverrideRemovesTheTeacherWithItsKeys) {
+  const std::string yaml = "distill: {from: teacher, weight: 0.9, temperature: 4}";
+  const std::vector<std::string> removed = {"distill.from="};
+  const Distill distill = run::parse_recipe(yaml, "r", removed).distill;
+  EXPECT_EQ(distill.weight, Distill().weight);
+  EXPECT_EQ(distill.temperature, Distill().temperature);
+  EXPECT_THAT(fault(yaml, {"distill.from=", "distill.weight=0.8"}),
+              HasSubstr("distill.weight has no effect without a teacher"));
 }
 
 TEST(Recipe, NamesComeFromRegistries) {
