@@ -29,8 +29,10 @@ class Search {
     add_smaller_batch();
     for (passes::OffloadOptions way : offload_choices()) {
       way.min_bytes = options_.offload.min_bytes;
+      way.saved = options_.offload.saved;
       add_offload(way);
     }
+    add_fp8();
     add_8bit();
     std::ranges::stable_sort(found_, {}, &FitOption::slowdown);
     // Removes an adjacent candidate with the same description: its additional settings have no effect.
@@ -107,8 +109,18 @@ class Search {
     add(plan, settings_of(options), describe({.offload = way, .report = make_plan_report(plan)}));
   }
 
-  static std::string settings_of(const engine::EngineOptions& options) {
+  /// Adds the plan with saved activations in fp8, with recompute if necessary.
+  void add_fp8() {
+    if (options_.offload.saved == SavedActivations::fp8 || options_.parallel == Parallel::pipeline) return;
+    passes::OffloadOptions way = options_.offload;
+    way.saved = SavedActivations::fp8;
+    add_offload(way);
+  }
+
+  std::string settings_of(const engine::EngineOptions& options) const {
     std::vector<std::string> settings;
+    if (options.offload.saved != options_.offload.saved)
+      settings.push_back(fmt::format("saved_activations={}", name_of(options.offload.saved)));
     if (options.budget_bytes > 0) settings.push_back(fmt::format("memory={}", options.budget_bytes));
     if (options.offload.states) settings.emplace_back("offload.states=true");
     if (options.offload.weights) settings.emplace_back("offload.weights=true");

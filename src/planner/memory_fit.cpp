@@ -42,6 +42,23 @@ int64_t rows_within(int64_t bytes, double row_bytes) {
 
 std::span<const passes::OffloadOptions> offload_choices() { return kOffloadChoices; }
 
+std::vector<passes::OffloadOptions> MemoryFits::choices() const {
+  using enum SavedActivations;
+  const passes::OffloadOptions& allowed = options_.offload;
+  const bool is_pipeline = options_.parallel == Parallel::pipeline;
+  std::vector<passes::OffloadOptions> result;
+  for (const SavedActivations saved : {full, fp8}) {
+    if (allowed.saved == automatic ? is_pipeline && saved == fp8 : allowed.saved != saved) continue;
+    for (passes::OffloadOptions way : kOffloadChoices) {
+      way.min_bytes = allowed.min_bytes;
+      way.min_encoded_bytes = allowed.min_encoded_bytes;
+      way.saved = saved;
+      result.push_back(way);
+    }
+  }
+  return result;
+}
+
 MemoryFits::MemoryFits(engine::EngineOptions options, int64_t memory_bytes, int64_t host_bytes)
     : options_(std::move(options)), memory_bytes_(memory_bytes), host_bytes_(host_bytes) {}
 
@@ -63,10 +80,11 @@ PlanReport MemoryFits::planned(int64_t batch, const passes::OffloadOptions& offl
 /// Returns the plan of the smallest batch: 1, or 2 for models that reject 1 because batch norm over a single
 /// row has no variance.
 PlanReport MemoryFits::smallest() {
+  const passes::OffloadOptions way = choices().front();
   try {
-    return planned(1, {}, 0);
+    return planned(1, way, 0);
   } catch (const UserError&) {
-    return planned(2, {}, 0);
+    return planned(2, way, 0);
   }
 }
 
@@ -105,7 +123,7 @@ PlanReport MemoryFits::largest_from(const PlanReport& min_plan, FunctionRef<Plan
 std::optional<PlanReport> MemoryFits::largest_unmodified() {
   const PlanReport min_plan = smallest();
   if (min_plan.peak_bytes > memory_bytes_) return std::nullopt;
-  return largest_from(min_plan, [&](int64_t batch) { return planned(batch, {}, 0); });
+  return largest_from(min_plan, [&](int64_t batch) { return planned(batch, choices().front(), 0); });
 }
 
 /// Returns a plan for this batch and offload choice without recomputation if it fits, otherwise one whose
@@ -122,14 +140,12 @@ std::optional<PlanReport> MemoryFits::fitting(int64_t batch, const passes::Offlo
 }
 
 std::optional<MemoryFit> MemoryFits::cheapest() {
-  const int64_t min_bytes = options_.offload.min_bytes;
   const bool has_states =
-      host_bytes_ > 0 && planned(options_.batch, {.states = true, .min_bytes = min_bytes}, 0).host_bytes > 0;
+      host_bytes_ > 0 &&
+      planned(options_.batch, {.states = true, .min_bytes = options_.offload.min_bytes}, 0).host_bytes > 0;
   std::optional<MemoryFit> best;
-  for (passes::OffloadOptions way : kOffloadChoices) {
-    if (way != passes::OffloadOptions() && host_bytes_ == 0) break;
-    if (way.states && !has_states) continue;
-    way.min_bytes = min_bytes;
+  for (const passes::OffloadOptions& way : choices()) {
+    if (way.uses_host() && (host_bytes_ == 0 || (way.states && !has_states))) continue;
     const auto report = fitting(options_.batch, way);
     if (!report) continue;
     if (!best || report->time.seconds < best->report.time.seconds)
@@ -145,8 +161,7 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
 
 std::optional<PlanReport> MemoryFits::largest_with_offload() {
   constexpr int64_t kMinArenaBudget = 1;
-  passes::OffloadOptions everything = kOffloadChoices[std::size(kOffloadChoices) - 1];
-  everything.min_bytes = options_.offload.min_bytes;
+  const passes::OffloadOptions everything = choices().back();
   const auto plan_of = [&](int64_t batch) { return planned(batch, everything, kMinArenaBudget); };
   const PlanReport min_plan = plan_of(options_.batch);
   if (min_plan.peak_bytes > memory_bytes_) return std::nullopt;
@@ -161,6 +176,8 @@ std::string describe(const MemoryFit& fit) {
     parts.push_back(fmt::format("recomputation (+{:.1f}% work)", 100 * recompute.extra_flops / before));
   }
   if (recompute.num_smaller > 0) parts.emplace_back("smaller workspaces");
+  if (fit.report.encoded.num_encoded > 0)
+    parts.push_back(fmt::format("{} saved activations in fp8", fit.report.encoded.num_encoded));
   std::vector<std::string> away;
   if (fit.offload.states) away.emplace_back("states");
   if (fit.offload.weights) away.emplace_back("weights");

@@ -5,14 +5,15 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "planner/plan_report.h"
 
 namespace hearth::planner {
 
-/// A plan that fits a memory budget. `offload`: values offloaded to host memory; `report` counts the
-/// recomputed values.
+/// A plan that fits a memory budget. `offload`: values offloaded to host memory, and precision of saved
+/// activations; `report` counts the recomputed values.
 struct MemoryFit {
   passes::OffloadOptions offload;
   PlanReport report;
@@ -35,13 +36,16 @@ class MemoryFits {
   /// one sample fits.
   std::optional<PlanReport> largest_unmodified();
   /// Returns the fastest plan, as predicted for EngineOptions::device, for micro-batch EngineOptions::batch:
-  /// unmodified, with recompute, or with states, weights or activations offloaded. nullopt if none fits.
+  /// unmodified, with recompute, or with states, weights or activations offloaded; with saved activations in
+  /// fp8 only if EngineOptions::offload allows it. nullopt if none fits.
   std::optional<MemoryFit> cheapest();
   /// Returns the largest micro-batch of at least EngineOptions::batch that fits with full recompute and
   /// offload, at any cost in time.
   std::optional<PlanReport> largest_with_offload();
 
  private:
+  /// Returns the allowed choices: without fp8 before those with it, each in order of increasing traffic.
+  std::vector<passes::OffloadOptions> choices() const;
   PlanReport planned(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes);
   PlanReport smallest();
   std::optional<PlanReport> fitting(int64_t batch, const passes::OffloadOptions& offload);

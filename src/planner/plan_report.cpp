@@ -44,6 +44,7 @@ PlanReport make_plan_report(const engine::Plan& plan) {
   report.peak_bytes = layout.device_bytes() + report.arena_bytes + report.staging_bytes;
   report.host_bytes += plan.host_arena_bytes;
   report.flops_per_step = plan.flops_per_update;
+  report.encoded = plan.encoded;
   report.recompute = plan.recompute;
   report.time = cost::simulate(program.graph, options.device);
   return report;
@@ -51,6 +52,15 @@ PlanReport make_plan_report(const engine::Plan& plan) {
 
 PlanReport make_plan_report(const engine::EngineOptions& options) {
   return make_plan_report(engine::make_plan(options, std::span(&options.batch, 1), {}));
+}
+
+std::string describe(const passes::EncodeResult& encoded) {
+  if (encoded.num_encoded == 0) return "";
+  return fmt::format(
+      "{} saved activations of {} in fp8: {} as {} of codes, {} recomputed from these; {:.3f} s (modeled); "
+      "rounding error at most 1/16 of an element",
+      encoded.num_encoded + encoded.num_recomputed, human_bytes(encoded.full_bytes), encoded.num_encoded,
+      human_bytes(encoded.encoded_bytes), encoded.num_recomputed, encoded.seconds);
 }
 
 std::string to_table(const PlanReport& report) {
@@ -65,6 +75,7 @@ std::string to_table(const PlanReport& report) {
   if (report.host_bytes > 0) text += row("in host memory", report.host_bytes);
   if (report.kept_bytes > 0) text += row("image cache, at most", report.kept_bytes);
   text += fmt::format("  {:<22}{:>14.3f} GFLOP\n", "work per step", report.flops_per_step / 1e9);
+  if (report.encoded.num_encoded > 0) text += fmt::format("  {}\n", describe(report.encoded));
   return text;
 }
 
@@ -74,11 +85,16 @@ std::string to_json(const PlanReport& report) {
       "\"gradient_bytes\":{},"
       "\"activation_bytes\":{},\"workspace_bytes\":{},\"staging_bytes\":{},\"arena_bytes\":{},\"bound_"
       "bytes\":{},"
-      "\"gap\":{:.6f},\"peak_bytes\":{},\"host_bytes\":{},\"kept_bytes\":{},\"flops_per_step\":{:.0f}}}",
+      "\"gap\":{:.6f},\"peak_bytes\":{},\"host_bytes\":{},\"kept_bytes\":{},\"flops_per_step\":{:.0f},"
+      "\"recomputed_values\":{},\"offloaded_values\":{},\"fp8_values\":{},\"fp8_recomputed\":{},\"fp8_full_"
+      "bytes\":{},\"fp8_bytes\":{},\"fp8_seconds\":{:.6f}}"
+      "}",
       report.batch, report.num_parameters, report.weight_bytes, report.frozen_bytes, report.optimizer_bytes,
       report.gradient_bytes, report.activation_bytes, report.workspace_bytes, report.staging_bytes,
       report.arena_bytes, report.bound_bytes, report.gap(), report.peak_bytes, report.host_bytes,
-      report.kept_bytes, report.flops_per_step);
+      report.kept_bytes, report.flops_per_step, report.recompute.num_recomputed, report.recompute.num_stashed,
+      report.encoded.num_encoded, report.encoded.num_recomputed, report.encoded.full_bytes,
+      report.encoded.encoded_bytes, report.encoded.seconds);
 }
 
 }  // namespace hearth::planner

@@ -28,6 +28,7 @@ struct PlanReport {
   int64_t kept_bytes = 0;
   double flops_per_step = 0;
   int64_t num_parameters = 0;
+  passes::EncodeResult encoded;  ///< saved activations in fp8
   passes::RecomputeResult recompute;
   cost::StepTime time;  ///< predicted time of one micro-batch on EngineOptions::device
 
@@ -42,6 +43,8 @@ PlanReport make_plan_report(const engine::Plan& plan);
 /// Compiles the training step for EngineOptions::batch and returns its report.
 PlanReport make_plan_report(const engine::EngineOptions& options);
 
+/// Describes saved activations in fp8: number, bytes, modeled time, rounding error; "" if there are none.
+std::string describe(const passes::EncodeResult& encoded);
 /// Formats the report as a table for terminals, or as JSON.
 std::string to_table(const PlanReport& report);
 std::string to_json(const PlanReport& report);

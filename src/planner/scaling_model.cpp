@@ -10,6 +10,7 @@
 #include <map>
 
 #include "cost/seconds.h"
+#include "distributed/sum.h"
 #include "engine/plan_builder.h"
 #include "ir/op_def.h"
 #include "ops/collective/collective.h"
@@ -84,7 +85,8 @@ class Paths {
     if (node.op->name.ends_with("broadcast"))
       per_byte = static_cast<int64_t>(worker) == node.attrs.integer("root") ? n - 1 : 1;
     if (node.op == &ops::send || node.op == &ops::receive) per_byte = 1;
-    const double wire = node.attrs.text_or("wire", "f32") == "bf16" ? 0.5 : 1;
+    const DType sent = *dtype_from_name(node.attrs.text_or("wire", "f32"));
+    const auto wire = static_cast<double>(dtype_bytes(sent) + dtype_bytes(distributed::sum_dtype(sent))) / 8;
     step.paths.push_back({.path = path(worker, network), .per_byte = wire * per_byte});
   }
 

@@ -10,7 +10,7 @@ namespace hearth::planner {
 
 double StepModel::mfu() const {
   return (roofline.flops - recomputed_flops) /
-         (roofline.seconds * cost::peak_flops_per_second(*gpu, precision));
+         (roofline.seconds * cost::peak_flops_per_second(*gpu, precision, matmul_precision));
 }
 
 UpdateSize update_size(const engine::Plan& plan) {
@@ -36,6 +36,7 @@ StepModel model_step(engine::EngineOptions options, const cost::Device& gpu) {
   const ir::Graph& graph = plan.train_program().graph;
   StepModel model{.gpu = &gpu,
                   .precision = options.precision,
+                  .matmul_precision = options.matmul_precision,
                   .memory_bytes = plan.gpu_bytes(),
                   .recomputed_flops = num_micro * plan.recompute.extra_flops};
   model.roofline.add(cost::make_roofline(graph, gpu), 1);
@@ -65,8 +66,9 @@ std::string to_table(const StepModel& model) {
   const auto rate = [&](double seconds) { return static_cast<double>(model.num_samples) / seconds; };
   const auto mfu = [&](double seconds) { return 100 * model.mfu() * all.seconds / seconds; };
   const auto& [low, high] = all.expected;
-  text += fmt::format("modeled: {:.3f} ms per step, {:.0f} {}/s, MFU {:.1f}%\n", all.seconds * 1e3,
-                      model.samples_per_second(), unit, 100 * model.mfu());
+  text += fmt::format("modeled: {:.3f} ms per step, {:.0f} {}/s, MFU {:.1f}%{}\n", all.seconds * 1e3,
+                      model.samples_per_second(), unit, 100 * model.mfu(),
+                      cost::peak_note(*model.gpu, model.matmul_precision));
   text +=
       fmt::format("expected: {:.1f} to {:.1f} ms per step, {:.0f} to {:.0f} {}/s, MFU {:.1f} to {:.1f}%\n",
                   low * 1e3, high * 1e3, rate(high), rate(low), unit, mfu(high), mfu(low));

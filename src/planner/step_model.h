@@ -19,6 +19,7 @@ UpdateSize update_size(const engine::Plan& plan);
 struct StepModel {
   const cost::Device* gpu = nullptr;
   DType precision = DType::f32;
+  MatmulPrecision matmul_precision = MatmulPrecision::same;
   cost::Roofline roofline;  ///< predicted times of all micro-batches and the update
   int64_t num_samples = 0;  ///< images or tokens
   bool is_text = false;
@@ -27,7 +28,7 @@ struct StepModel {
 
   double samples_per_second() const { return static_cast<double>(num_samples) / roofline.seconds; }
   /// Returns the model FLOPs utilization: FLOPs per second of the model without recomputation, as a fraction
-  /// of the vendor's peak.
+  /// of the vendor's peak in the matmul precision (cost::peak_flops_per_second).
   double mfu() const;
 };
 

@@ -37,6 +37,23 @@ TEST(MemoryFits, AnotherBudgetPlansAsIfItWereTheFirst) {
   }
 }
 
+TEST(MemoryFits, UsesFp8OnlyIfAllowed) {
+  engine::EngineOptions options = engine::tiny_text_options();
+  options.batch = 8;
+  options.device.link_bytes_per_second = 1e6;
+  const PlanReport exact = make_plan_report(options);
+  const auto cheapest_with = [&](SavedActivations saved, int64_t memory) {
+    options.offload.saved = saved;
+    return MemoryFits(options, memory).cheapest()->offload.saved;
+  };
+  using enum SavedActivations;
+  EXPECT_EQ(cheapest_with(full, exact.peak_bytes), full);
+  EXPECT_EQ(cheapest_with(fp8, exact.peak_bytes), fp8);
+  EXPECT_EQ(cheapest_with(automatic, exact.peak_bytes), full);
+  options.parallel = Parallel::pipeline;
+  EXPECT_EQ(cheapest_with(automatic, exact.peak_bytes), full);
+}
+
 TEST(MemoryFits, GivesUpNoMoreThanItMust) {
   engine::EngineOptions options = engine::tiny_text_options();
   options.batch = 8;
