@@ -18,12 +18,11 @@ ClassPredictor::ClassPredictor(models::ModelOptions model, data::PixelOptions pi
   pixels_.augment = {};
 }
 
-std::string ClassPredictor::predict(engine::Engine& engine, const fs::path& image_file) {
+ImagePrediction ClassPredictor::analyze(engine::Engine& engine, std::span<const std::byte> bytes,
+                                        std::string_view name) {
   constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack) / sizeof(float);
-  const MappedFile file(image_file);
   const data::Image image = data::resize(
-      data::decode_image(file.bytes(), static_cast<int>(model_.channels), image_file.native(), exif_),
-      model_.image_size);
+      data::decode_image(bytes, static_cast<int>(model_.channels), name, exif_), model_.image_size);
   std::vector<float> pixels(image.pixels.size() + kSlack);
   data::Augmenter{pixels_, image.size(), image.channels}.apply(0, 0, image.pixels.data(), pixels.data());
   const std::vector<int32_t> labels(1 + kSlack, 0);
@@ -35,12 +34,21 @@ std::string ClassPredictor::predict(engine::Engine& engine, const fs::path& imag
     ranked.emplace_back(probabilities[i], i);
   }
   std::sort(ranked.rbegin(), ranked.rend());
+  ImagePrediction prediction;
+  for (const auto& [probability, label] : ranked) {
+    prediction.classes.push_back({.name = label < names_.size() ? names_[label] : std::to_string(label),
+                                  .share = static_cast<double>(probability)});
+  }
+  return prediction;
+}
+
+std::string ClassPredictor::predict(engine::Engine& engine, const fs::path& image_file) {
+  const MappedFile file(image_file);
+  const ImagePrediction prediction = analyze(engine, file.bytes(), image_file.native());
   std::string line = image_file.string() + ":";
-  for (size_t i = 0; i < std::min<size_t>(3, ranked.size()); ++i) {
-    const size_t label = ranked[i].second;
-    line += fmt::format("{} {} {:.1f}%", i == 0 ? "" : ",",
-                        label < names_.size() ? names_[label] : std::to_string(label),
-                        100.0 * static_cast<double>(ranked[i].first));
+  for (size_t i = 0; i < std::min<size_t>(3, prediction.classes.size()); ++i) {
+    const auto& [name, share] = prediction.classes[i];
+    line += fmt::format("{} {} {:.1f}%", i == 0 ? "" : ",", name, 100.0 * share);
   }
   return line;
 }

@@ -13,6 +13,8 @@ class ClassPredictor : public Predictor {
   /// Classes without a name in `names` are printed as numbers. `weights`: path of the weights, for messages.
   ClassPredictor(models::ModelOptions model, data::PixelOptions pixels, std::vector<std::string> names,
                  fs::path weights, Exif exif);
+  ImagePrediction analyze(engine::Engine& engine, std::span<const std::byte> image,
+                          std::string_view name) override;
   std::string predict(engine::Engine& engine, const fs::path& image) override;
   bool writes_files() const override { return false; }
 

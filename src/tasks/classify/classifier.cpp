@@ -1,6 +1,7 @@
 #include "tasks/classify/classifier.h"
 
 #include "ops/op_list.h"
+#include "tasks/image_teacher.h"
 
 namespace hearth::tasks {
 namespace {
@@ -28,7 +29,10 @@ class Classifier : public engine::Objective {
     Graph result{.inputs = {images, labels}};
     result.losses = add("softmax_cross_entropy", {logits, labels},
                         {{"smoothing", training ? options_.label_smoothing : 0.0}}, "loss");
-    if (training) return result;
+    if (training) {
+      result.losses = teacher_loss(builder, images, logits).mix(builder, result.losses);
+      return result;
+    }
     result.outputs = {add("count_correct", {logits, labels}, {}, "correct"),
                       add("softmax", {logits}, {}, "probabilities")};
     result.exported = {{"logits", logits}};
@@ -36,6 +40,14 @@ class Classifier : public engine::Objective {
   }
 
  private:
+  TeacherLoss teacher_loss(nn::Builder& builder, ValueId images, ValueId logits) const {
+    if (!options_.teacher) return {};
+    const nn::Builder::TeacherScope scope(builder);
+    const models::ModelOptions& teacher = *options_.teacher;
+    return compare_with_teacher(builder, options_.distill, logits,
+                                models::find_model(teacher.name).build(builder, images, teacher).logits);
+  }
+
   ClassifierOptions options_;
 };
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "data/image_rows.h"
 #include "engine/engine.h"
 #include "models/model.h"
+#include "recipe/recipe.h"
 
 namespace hearth::tasks {
 
@@ -14,6 +16,8 @@ struct ClassifierOptions {
   /// If set, builds the logits from the images instead of models::find_model(model.name).
   std::function<ir::ValueId(nn::Builder&, ir::ValueId images)> build_model = {};
   double label_smoothing = 0;
+  recipe::Distill distill = {};                      ///< loss with a teacher
+  std::optional<models::ModelOptions> teacher = {};  ///< model of the teacher
 };
 
 /// Returns the objective. A micro-batch is {images f32 [rows, height, width, channels], labels i32 [rows]}; a

@@ -59,7 +59,10 @@ void read_pixels(const recipe::Recipe& recipe, TakePixels take) {
 
 std::shared_ptr<const engine::Objective> objective_of(const Job& job) {
   const recipe::Recipe& recipe = job.recipe;
-  return classifier({.model = model_options(recipe), .label_smoothing = recipe.train.label_smoothing});
+  return classifier({.model = model_options(recipe),
+                     .label_smoothing = recipe.train.label_smoothing,
+                     .distill = recipe.distill,
+                     .teacher = teacher_options(job)});
 }
 
 ExportMetadata exported(const recipe::Recipe& recipe, const fs::path& /*run*/) {
@@ -85,6 +88,7 @@ const TaskDef classify_task = {
     .check_images = [](const Job& job, const char* split,
                        const DataReport& report) { check_labeled_images(job.recipe, split, report); },
     .exported = exported,
-    .predictor = open_predictor};
+    .predictor = open_predictor,
+    .distills = true};
 
 }  // namespace hearth::tasks

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "data/images/image.h"
@@ -11,6 +12,8 @@
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/loader_stream.h"
 #include "tasks/stratified_indices.h"
+#include "tasks/vision_figures.h"
+#include "tasks/worst_list.h"
 
 namespace hearth::tasks {
 namespace {
@@ -62,14 +65,17 @@ std::vector<int32_t> labels_of(const data::Dataset& dataset) {
   return labels;
 }
 
-/// Accumulates the metrics of evaluated batches.
+/// Accumulates the metrics of evaluated batches, and the contents of the report if it shows samples.
 class MetricSums {
  public:
   MetricSums(const data::Dataset& dataset, int64_t num_classes, int64_t num_shown)
       : dataset_(dataset),
         num_classes_(num_classes),
         num_names_(std::ssize(dataset.class_names())),
-        shown_(stratified_indices(dataset.holds_floats() ? 0 : num_shown, dataset.size())) {
+        has_report_(num_shown > 0),
+        shown_(stratified_indices(dataset.holds_floats() ? 0 : num_shown, dataset.size())),
+        scores_(has_report_ ? dataset.size() : 0, num_names_),
+        mistakes_(has_report_ && !dataset.holds_floats() ? kMaxWorst : 0) {
     result_.confusion.assign(static_cast<size_t>(num_names_ * num_names_), 0);
   }
 
@@ -77,7 +83,8 @@ class MetricSums {
     result_.loss += engine.evaluate(engine::MicroBatch(batch));
     result_.score += engine.output(kCorrect)[0];
     for (int64_t i = 0; i < batch.count; ++i) {
-      const float* row = engine.output(kProbabilities).data() + i * num_classes_;
+      const auto row = engine.output(kProbabilities)
+                           .subspan(static_cast<size_t>(i * num_classes_), static_cast<size_t>(num_classes_));
       add_image(row, data::ImageRows::labels(batch)[i], batch.indices[i]);
     }
   }
@@ -86,26 +93,75 @@ class MetricSums {
     result_.loss /= static_cast<double>(dataset_.size());
     result_.score /= static_cast<double>(dataset_.size());
     result_.metrics = {{"accuracy", result_.score}};
+    if (has_report_) add_figures();
     return std::move(result_);
   }
 
  private:
-  void add_image(const float* probabilities, int64_t truth, int64_t index) {
-    const int64_t predicted = std::max_element(probabilities, probabilities + num_classes_) - probabilities;
+  void add_image(std::span<const float> probabilities, int64_t truth, int64_t index) {
+    const int64_t predicted = std::ranges::max_element(probabilities) - probabilities.begin();
     if (predicted >= num_names_ || truth >= num_names_) return;
     ++result_.confusion[static_cast<size_t>(truth * num_names_ + predicted)];
-    if (!std::ranges::binary_search(shown_, index)) return;
+    if (!has_report_) return;
+    const auto confidence = static_cast<double>(probabilities[static_cast<size_t>(predicted)]);
+    scores_.add(probabilities, truth);
+    calibration_.add(confidence, predicted == truth);
+    const double loss = -std::log(static_cast<double>(probabilities[static_cast<size_t>(truth)]));
+    if (predicted != truth && mistakes_.accepts(loss))
+      mistakes_.add(loss, index, {.truth = truth, .predicted = predicted, .confidence = confidence});
+    if (std::ranges::binary_search(shown_, index))
+      result_.samples.push_back(
+          sample(index, {.truth = truth, .predicted = predicted, .confidence = confidence}));
+  }
+
+  struct Prediction {
+    int64_t truth = 0, predicted = 0;
+    double confidence = 0;
+  };
+  io::SamplePrediction sample(int64_t index, const Prediction& one) const {
     const std::vector<std::string>& names = dataset_.class_names();
-    result_.samples.push_back({.png = data::encode_png(image_of(dataset_, index)),
-                               .truth = names[static_cast<size_t>(truth)],
-                               .predicted = names[static_cast<size_t>(predicted)],
-                               .probability = static_cast<double>(probabilities[predicted])});
+    return {.png = data::encode_png(image_of(dataset_, index)),
+            .truth = names[static_cast<size_t>(one.truth)],
+            .predicted = names[static_cast<size_t>(one.predicted)],
+            .probability = one.confidence};
+  }
+
+  void add_figures() {
+    const std::vector<std::string>& names = dataset_.class_names();
+    const std::vector<ScoreCurve> curves = scores_.trace();
+    result_.sections = {
+        precision_section(curves, names,
+                          scores_.is_exact() ? "Each class against the rest."
+                                             : "Each class against the rest, with scores counted in bins."),
+        calibration_section(calibration_)};
+    result_.tables = {class_table(names, curves), frequent_confusions(result_.confusion, names)};
+    for (const auto& entry : mistakes_.entries())
+      result_.mistakes.push_back(sample(entry.index, entry.details));
+  }
+
+  io::ReportTable class_table(const std::vector<std::string>& names,
+                              const std::vector<ScoreCurve>& curves) const {
+    io::ReportTable table{.title = "Classes",
+                          .header = {"class", "images", "precision", "recall", "F1", "AP"},
+                          .rows = {},
+                          .is_sortable = true};
+    for (size_t i = 0; i < names.size(); ++i) {
+      const ClassCounts counts = counts_of_class(result_.confusion, names.size(), i);
+      table.rows.push_back({names[i], std::to_string(counts.num_true), percent_text(counts.precision()),
+                            percent_text(counts.recall()), percent_text(counts.f1()),
+                            percent_text(curves[i].average_precision)});
+    }
+    return table;
   }
 
   const data::Dataset& dataset_;
   int64_t num_classes_;
   int64_t num_names_;
+  bool has_report_;
   std::vector<int64_t> shown_;
+  ClassScores scores_;
+  Calibration calibration_;
+  WorstList<Prediction> mistakes_;
   Evaluation result_;
 };
 
@@ -129,6 +185,12 @@ std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
   options.share = share;
   options.balance = balance_ ? &*balance_ : nullptr;
   return std::make_unique<LoaderStream>(rows_, options, from);
+}
+
+std::unique_ptr<BatchStream> ImageTask::open_held_out() const {
+  data::PixelOptions pixels = pixels_;
+  pixels.augment = {};
+  return std::make_unique<HeldOutStream<data::ImageRows>>(data::ImageRows(*test_, pixels), loader_);
 }
 
 Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
@@ -168,6 +230,23 @@ void ImageTask::report(const Evaluation& last, const fs::path& log, io::ReportDa
   data.class_names = test_->class_names();
   data.confusion = last.confusion;
   data.samples = last.samples;
+  data.mistakes = last.mistakes;
+  data.sections = last.sections;
+  data.sections.push_back(label_section(last));
+  data.tables = last.tables;
+}
+
+io::ReportSection ImageTask::label_section(const Evaluation& last) const {
+  const std::vector<std::string>& names = train_->class_names();
+  std::vector<int64_t> train(names.size()), held_out;
+  for (const int32_t label : labels_of(*train_)) ++train.at(static_cast<size_t>(label));
+  const size_t num_held_out = test_->class_names().size();
+  for (size_t i = 0; i < num_held_out && !last.confusion.empty(); ++i)
+    held_out.push_back(counts_of_class(last.confusion, num_held_out, i).num_true);
+  return {.title = "Labels",
+          .note = "",
+          .charts = {class_count_chart("Training images by class", names, train),
+                     class_count_chart("Validation images by class", test_->class_names(), held_out)}};
 }
 
 int64_t ImageTask::staging_bytes() const {

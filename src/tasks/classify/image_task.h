@@ -30,6 +30,7 @@ class ImageTask : public Task {
   using Task::open;
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
+  std::unique_ptr<BatchStream> open_held_out() const override;
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
   std::vector<std::string> class_names() const override { return train_->class_names(); }
   const char* unit() const override { return "img"; }
@@ -40,6 +41,9 @@ class ImageTask : public Task {
   int64_t staging_bytes() const override;
 
  private:
+  /// Returns the section of the report with the numbers of images by class.
+  io::ReportSection label_section(const Evaluation& last) const;
+
   models::ModelOptions model_;
   data::LoaderOptions loader_;
   data::PixelOptions pixels_;
