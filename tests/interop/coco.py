@@ -1,8 +1,8 @@
 """COCO's numbers of boxes, Hearth's against pycocotools: python tests/interop/coco.py [SETS].
 
 Random and adversarial sets: no predictions, no truths, crowds, equal scores, boxes twice, areas at 32 x 32 and 96 x 96,
-more than 100 detections, classes without truth, category ids with gaps. All 12 numbers and AP, AP50 and recall of each
-class must agree to 1e-12, and the summary to the letter. Needs build/cpu/tests/coco_numbers (tools/build) or the
+more than 100 detections, classes without truth, category ids with gaps. All 12 numbers and AP, AP50, recall and the
+precision-recall curve at IoU 0.5 of each class must agree to 1e-12, and the summary to the letter. Needs build/cpu/tests/coco_numbers (tools/build) or the
 program that HEARTH_COCO_NUMBERS names.
 """
 
@@ -104,8 +104,11 @@ def wanted_numbers(truths, results):
     def mean(values):
         return float(numpy.mean(values[values > -1])) if (values > -1).any() else -1.0
 
-    classes = [[mean(precision[:, :, k, 0, 2]), mean(precision[0, :, k, 0, 2]), mean(recall[:, k, 0, 2])]
-               for k in range(precision.shape[2])]
+    def curve(values):
+        return values.tolist() if (values > -1).any() else []
+
+    classes = [[mean(precision[:, :, k, 0, 2]), mean(precision[0, :, k, 0, 2]), mean(recall[:, k, 0, 2]),
+                *curve(precision[0, :, k, 0, 2])] for k in range(precision.shape[2])]
     return [float(s) for s in evaluation.stats], classes, printed.getvalue()
 
 
@@ -121,7 +124,8 @@ def compare(seed, folder):
     got = [float(line) for line in lines[:12]]
     got_classes = [[float(word) for word in line.split()] for line in lines[12 : 12 + len(classes)]]
     worst = float(numpy.abs(numpy.array(got) - numpy.array(numbers)).max())
-    worst = max(worst, float(numpy.abs(numpy.array(got_classes) - numpy.array(classes)).max()))
+    for got_class, one in zip(got_classes, classes, strict=True):
+        worst = max(worst, float(numpy.abs(numpy.array(got_class) - numpy.array(one)).max()))
     if not worst <= TOLERANCE:
         raise AssertionError(f"set {seed}: off by {worst}\n{got}\n{numbers}\n{got_classes}\n{classes}")
     if "".join(lines[12 + len(classes) :]) != printed:

@@ -41,13 +41,17 @@ data::BoxedImages read_boxed_images(const recipe::Recipe& recipe, const std::str
              fmt::join(kBoxKinds, ", "), data.kind);
 }
 
-DetectorOptions detector_options(const recipe::Recipe& recipe) {
+/// `teacher`: recipe of the teacher, if there is one.
+DetectorOptions detector_options(const recipe::Recipe& recipe,
+                                 const std::optional<recipe::Recipe>& teacher = {}) {
   return {.model = recipe.model.name,
           .num_classes = num_classes_of(recipe),
           .image_size = recipe.data.image_size,
           .max_boxes = recipe.detect.max_boxes,
           .width = recipe.model.width,
-          .frozen_norm = recipe.model.frozen_norm};
+          .frozen_norm = recipe.model.frozen_norm,
+          .distill = recipe.distill,
+          .teacher = teacher ? std::make_shared<const DetectorOptions>(detector_options(*teacher)) : nullptr};
 }
 
 NmsOptions nms_options(const recipe::Recipe& recipe) {
@@ -93,8 +97,9 @@ DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
           .balance = recipe.data.balance};
 }
 
-std::unique_ptr<Detector> detector_of(const recipe::Recipe& recipe) {
-  return find_detector(recipe.model.name)->open(detector_options(recipe));
+std::unique_ptr<Detector> detector_of(const recipe::Recipe& recipe,
+                                      const std::optional<recipe::Recipe>& teacher = {}) {
+  return find_detector(recipe.model.name)->open(detector_options(recipe, teacher));
 }
 
 std::unique_ptr<Task> open(const Job& job, int /*device*/) {
@@ -155,12 +160,13 @@ extern const TaskDef detect_task;
 const TaskDef detect_task = {
     .name = "detect",
     .owns = [](const recipe::Recipe& recipe) { return find_detector(recipe.model.name) != nullptr; },
-    .objective = [](const Job& job) { return detector_of(job.recipe)->objective(); },
+    .objective = [](const Job& job) { return detector_of(job.recipe, job.image_teacher)->objective(); },
     .open = open,
     .classes = [](const recipe::Recipe& recipe) { return read_boxed_images(recipe, "train").class_names; },
     .planned_classes = 80,  // as COCO
     .check_images = check_boxes,
     .exported = exported,
-    .predictor = open_predictor};
+    .predictor = open_predictor,
+    .distills = true};
 
 }  // namespace hearth::tasks

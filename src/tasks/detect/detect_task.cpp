@@ -15,6 +15,8 @@
 #include "tasks/detect/detection_files.h"
 #include "tasks/loader_stream.h"
 #include "tasks/stratified_indices.h"
+#include "tasks/vision_figures.h"
+#include "tasks/worst_list.h"
 
 namespace hearth::tasks {
 namespace {
@@ -58,14 +60,13 @@ std::array<uint8_t, 3> color_of(int32_t label) {
   return {channel(5), channel(3), channel(1)};
 }
 
-std::string percent(double share) { return share < 0 ? "-" : fmt::format("{:.1f}%", 100 * share); }
-
 io::ReportTable class_table(const CocoResult& result, const std::vector<std::string>& names) {
-  io::ReportTable made{.title = "Classes", .header = {"class", "AP", "AP50", "recall", "boxes"}};
+  io::ReportTable made{
+      .title = "Classes", .header = {"class", "AP", "AP50", "recall", "boxes"}, .is_sortable = true};
   for (size_t i = 0; i < names.size(); ++i) {
     const CocoResult::Class& one = result.classes[i];
-    made.rows.push_back(
-        {names[i], percent(one.ap), percent(one.ap50), percent(one.recall), std::to_string(one.truths)});
+    made.rows.push_back({names[i], percent_text(one.ap), percent_text(one.ap50), percent_text(one.recall),
+                         std::to_string(one.truths)});
   }
   return made;
 }
@@ -80,6 +81,36 @@ io::ReportTable number_table(const CocoResult& result) {
     made.rows.push_back({std::string(line.substr(0, line.rfind('='))), fmt::format("{:.3f}", number)});
   }
   return made;
+}
+
+/// Returns the curves of all classes for the report.
+std::vector<ScoreCurve> score_curves(const CocoResult& result, const ConfidenceCurves& curves) {
+  std::vector<ScoreCurve> made;
+  for (size_t i = 0; i < result.classes.size(); ++i) {
+    const CocoResult::Class& one = result.classes[i];
+    made.push_back({.num_positives = one.truths,
+                    .average_precision = one.ap50,
+                    .precision_at_recall = one.precision_at_recall,
+                    .f1 = curves.classes[i].f1});
+  }
+  return made;
+}
+
+/// Returns charts of the numbers of boxes by class and by image, and of the box sizes.
+std::vector<std::string> label_charts(const data::BoxedImages& set, const std::string& split) {
+  std::vector<int64_t> counts(set.class_names.size());
+  Histogram per_image({1, 2, 3, 5, 9, 17, 33, 65}, Histogram::Kind::integers, "");
+  Histogram sizes({8, 16, 32, 64, 96, 128, 256, 512}, Histogram::Kind::reals, " px");
+  for (const data::BoxedImage& image : set.images) {
+    per_image.add(static_cast<double>(image.boxes.size()));
+    for (const data::Box& box : image.boxes) {
+      ++counts[static_cast<size_t>(box.label)];
+      sizes.add(std::sqrt((box.x1 - box.x0) * (box.y1 - box.y0)));
+    }
+  }
+  return {class_count_chart(split + " boxes by class", set.class_names, counts),
+          per_image.chart(split + " images by number of boxes"),
+          sizes.chart(split + " boxes by size, the root of their area")};
 }
 
 std::string map50_text(double map50) { return fmt::format("mAP50: {:.4f}", map50); }
@@ -188,14 +219,20 @@ std::unique_ptr<BatchStream> DetectTask::open(const data::LoaderPosition& from,
   return std::make_unique<LoaderStream>(train_rows_, options, from);
 }
 
+std::unique_ptr<BatchStream> DetectTask::open_held_out() const {
+  return std::make_unique<LoaderStream>(test_rows_, data::in_order(options_.loader));
+}
+
 Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
   const data::BoxedImages& set = options_.held_out;
   const data::LoaderOptions options = data::in_order(options_.loader);
   LoaderStream stream(test_rows_, options);
+  const auto num_classes = std::ssize(set.class_names);
   std::vector<EvaluatedImage> evaluated = truths_of(set);
   Evaluation made;
   const std::vector<int64_t> shown =
       stratified_indices(std::min(num_shown, kMaxStrips), test_rows_.num_rows());
+  WorstList<ImageErrors> worst(std::min(num_shown, kMaxStrips));
   const Extent size = options_.rows.size;
   for (int64_t done = 0; done < test_rows_.num_rows();) {
     engine::MicroBatch batch = stream.next();
@@ -203,17 +240,18 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
     made.loss += engine.evaluate(batch);
     for (int64_t row = 0; row < batch.num_rows; ++row, ++done) {
       const data::BoxedImage& original = set.images[static_cast<size_t>(done)];
-      std::vector<Detection>& found = evaluated[static_cast<size_t>(done)].detections;
-      found = detections_of(*detector_, engine, row, {original.height, original.width}, size, options_.nms);
-      if (std::ranges::binary_search(shown, done)) made.strips.push_back(strip(done, found));
+      EvaluatedImage& image = evaluated[static_cast<size_t>(done)];
+      image.detections =
+          detections_of(*detector_, engine, row, {original.height, original.width}, size, options_.nms);
+      // Removes detections of classes that the data lacks (model.num_classes may be larger), because they
+      // belong to no evaluated class.
+      std::erase_if(image.detections, [&](const Detection& one) { return one.label >= num_classes; });
+      if (std::ranges::binary_search(shown, done)) made.strips.push_back(strip(done, image.detections));
+      const ImageErrors errors = count_errors(image, options_.shown_score);
+      if (errors.error > 0 && worst.accepts(errors.error)) worst.add(errors.error, done, errors);
     }
   }
   made.loss /= static_cast<double>(test_rows_.num_rows());
-  const auto num_classes = std::ssize(set.class_names);
-  // Removes detections of classes that the data lacks (model.num_classes may be larger), because they belong
-  // to no evaluated class.
-  for (EvaluatedImage& original : evaluated)
-    std::erase_if(original.detections, [&](const Detection& one) { return one.label >= num_classes; });
   const CocoResult result = evaluate_coco(evaluated, num_classes);
   const ConfidenceCurves curves = trace_confidence(evaluated, num_classes);
   const auto best = static_cast<size_t>(std::lround(100 * curves.best_score));
@@ -226,6 +264,15 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
                   {"f1", curves.best_f1}};
   made.tables = {number_table(result), class_table(result, set.class_names)};
   made.confusion = count_confusions(evaluated, num_classes);
+  if (num_shown == 0) return made;
+  made.sections = {
+      precision_section(score_curves(result, curves), set.class_names,
+                        "A detection is right if its IoU with a box of its class is at least 0.5.")};
+  for (const auto& [error, index, errors] : worst.entries()) {
+    made.worst_strips.push_back(strip(index, evaluated[static_cast<size_t>(index)].detections));
+    made.worst_strips.back().caption +=
+        fmt::format(": {} wrong, {} missed", errors.num_wrong, errors.num_missed);
+  }
   return made;
 }
 
@@ -306,6 +353,16 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
   data.confusion.assign(last.confusion.size(), 0);
   for (size_t i = 0; i < last.confusion.size(); ++i) data.confusion[i % n * n + i / n] = last.confusion[i];
   data.tables = last.tables;
+  if (!data.confusion.empty()) data.tables.push_back(frequent_confusions(data.confusion, data.class_names));
+  data.sections = last.sections;
+  data.sections.push_back(
+      {.title = "Labels", .note = "", .charts = label_charts(options_.train, "Training")});
+  data.worst_note = fmt::format(
+      "Images with the largest sum of missed boxes and scores of wrong boxes, of at least {:g}: the labels, "
+      "then "
+      "the predictions.",
+      options_.shown_score);
+  data.worst_strips = last.worst_strips;
   data.strips_title = "Labels and predictions";
   data.strips = last.strips;
 }

@@ -49,6 +49,7 @@ class DetectTask : public Task {
   using Task::open;
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
+  std::unique_ptr<BatchStream> open_held_out() const override;
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
   std::vector<std::string> class_names() const override { return options_.train.class_names; }
   const char* unit() const override { return "img"; }

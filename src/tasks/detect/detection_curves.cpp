@@ -5,17 +5,17 @@
 #include <tuple>
 
 #include "tasks/detect/overlap.h"
+#include "tasks/score_curves.h"
 
 namespace hearth::tasks {
 namespace {
 
-constexpr size_t kScores = 101;
 constexpr double kOverlap = 0.5;
 
 /// Numbers of correct and wrong detections of a class, by the index of the highest threshold (0, 0.01 ... 1)
 /// that their score reaches; number of ground-truth boxes.
 struct Counts {
-  std::array<int64_t, kScores> hits{}, misses{};
+  std::array<int64_t, kCurvePoints> hits{}, misses{};
   int64_t truths = 0;
 };
 
@@ -53,20 +53,17 @@ void count(const EvaluatedImage& image, std::vector<Counts>& classes) {
     const Outcome outcome = take(image, found, matched_truths);
     if (outcome == Outcome::ignored) continue;
     Counts& of = classes[static_cast<size_t>(found.label)];
-    // Index of the highest threshold i / 100 that does not exceed the score. The next line corrects rounding
-    // errors.
-    size_t at = static_cast<size_t>(std::clamp(found.score, 0.0, 1.0) * (kScores - 1));
-    if (at + 1 < kScores && static_cast<double>(at + 1) / (kScores - 1) <= found.score) ++at;
+    const size_t at = threshold_index(found.score, kCurvePoints);
     ++(outcome == Outcome::hit ? of.hits : of.misses).at(at);
   }
 }
 
 ConfidenceCurves::Curve make_curve(const Counts& counts) {
-  ConfidenceCurves::Curve curve{std::vector<double>(kScores), std::vector<double>(kScores),
-                                std::vector<double>(kScores)};
+  ConfidenceCurves::Curve curve{std::vector<double>(kCurvePoints), std::vector<double>(kCurvePoints),
+                                std::vector<double>(kCurvePoints)};
   if (counts.truths == 0) return curve;
   int64_t hits = 0, misses = 0;
-  for (size_t s = kScores; s-- > 0;) {
+  for (size_t s = kCurvePoints; s-- > 0;) {
     hits += counts.hits.at(s);
     misses += counts.misses.at(s);
     const auto right = static_cast<double>(hits);
@@ -105,7 +102,7 @@ ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> images, int64_
   for (const Counts& of : counts) {
     curves.classes.push_back(make_curve(of));
     if (of.truths == 0) continue;
-    for (size_t s = 0; s < kScores; ++s) {
+    for (size_t s = 0; s < kCurvePoints; ++s) {
       curves.mean.precision[s] += curves.classes.back().precision[s] / num_counted;
       curves.mean.recall[s] += curves.classes.back().recall[s] / num_counted;
       curves.mean.f1[s] += curves.classes.back().f1[s] / num_counted;
@@ -113,8 +110,26 @@ ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> images, int64_
   }
   const auto best = std::ranges::max_element(curves.mean.f1);
   curves.best_f1 = *best;
-  curves.best_score = static_cast<double>(best - curves.mean.f1.begin()) / (kScores - 1);
+  curves.best_score = static_cast<double>(best - curves.mean.f1.begin()) / (kCurvePoints - 1);
   return curves;
+}
+
+ImageErrors count_errors(const EvaluatedImage& image, double min_score) {
+  ImageErrors errors;
+  for (const Truth& truth : image.truths) errors.num_missed += truth.ignored ? 0 : 1;
+  std::vector<Detection> best = image.detections;
+  std::erase_if(best, [&](const Detection& found) { return !(found.score >= min_score); });
+  std::ranges::stable_sort(best, std::ranges::greater(), &Detection::score);
+  std::vector<bool> matched_truths(image.truths.size());
+  for (const Detection& found : best) {
+    const Outcome outcome = take(image, found, matched_truths);
+    if (outcome == Outcome::hit) --errors.num_missed;
+    if (outcome != Outcome::miss) continue;
+    ++errors.num_wrong;
+    errors.error += found.score;
+  }
+  errors.error += static_cast<double>(errors.num_missed);
+  return errors;
 }
 
 std::vector<int64_t> count_confusions(std::span<const EvaluatedImage> images, int64_t num_classes,

@@ -22,6 +22,15 @@ struct ConfidenceCurves {
 /// Computes the curves of a dataset. All labels must be below `num_classes`.
 ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> images, int64_t num_classes);
 
+/// Numbers of wrong detections and missed objects of an image, at IoU 0.5. `error`: sum of the scores of the
+/// wrong detections, plus 1 for each missed object.
+struct ImageErrors {
+  int64_t num_wrong = 0, num_missed = 0;
+  double error = 0;
+};
+/// Counts the errors of an image among detections with a score of at least `min_score`.
+ImageErrors count_errors(const EvaluatedImage& image, double min_score);
+
 struct ConfusionOptions {
   double score = 0.25;    ///< min score of a detection
   double overlap = 0.45;  ///< IoU that a match must exceed

@@ -21,10 +21,15 @@ class DetectionWriter : public Predictor {
  public:
   DetectionWriter(std::unique_ptr<Detector> detector, DetectionClasses classes,
                   DetectionWriterOptions options, fs::path folder);
+  ImagePrediction analyze(engine::Engine& engine, std::span<const std::byte> image,
+                          std::string_view name) override;
   std::string predict(engine::Engine& engine, const fs::path& image) override;
   void finish() override;
 
  private:
+  std::vector<Detection> detect(engine::Engine& engine, const data::Image& image);
+  std::vector<Detection> shown(std::vector<Detection> detections) const;
+
   std::unique_ptr<Detector> detector_;
   DetectionClasses classes_;
   DetectionWriterOptions options_;

@@ -10,6 +10,7 @@
 #include "data/boxes/box.h"
 #include "data/loader.h"
 #include "engine/engine.h"
+#include "recipe/recipe.h"
 #include "tasks/detect/detection.h"
 
 namespace hearth::tasks {
@@ -24,6 +25,8 @@ struct DetectorOptions {
   /// are not trained.
   int64_t width = 0;
   bool frozen_norm = false;
+  recipe::Distill distill = {};                              ///< loss with a teacher
+  std::shared_ptr<const DetectorOptions> teacher = nullptr;  ///< a detector of the same family; null: none
 };
 
 /// Interface of a family of detectors: objective, training targets and decoding of predictions. A micro-batch

@@ -52,7 +52,12 @@ class FcosObjective : public engine::Objective {
                           input("centerness", {rows, cells})}};
     const models::FcosOutputs predicted =
         models::build_fcos(builder, made.inputs[0], backbone_options(options_), options_.num_classes);
-    made.losses = losses(builder, predicted, std::span(made.inputs).subspan(1));
+    const TeacherLoss teacher = compare_classes(builder, options_.distill, predicted.logits, [&] {
+      return models::build_fcos(builder, made.inputs[0], backbone_options(*options_.teacher),
+                                options_.num_classes)
+          .logits;
+    });
+    made.losses = losses(builder, predicted, teacher, std::span(made.inputs).subspan(1));
     if (builder.mode() == Builder::Mode::eval)
       made.outputs = {predicted.logits, predicted.edges, predicted.centerness};
     return made;
@@ -60,7 +65,7 @@ class FcosObjective : public engine::Objective {
 
  private:
   /// Returns the loss of each image [images], as defined by per_positive_anchor.
-  ValueId losses(Builder& builder, const models::FcosOutputs& predicted,
+  ValueId losses(Builder& builder, const models::FcosOutputs& predicted, const TeacherLoss& teacher,
                  std::span<const ValueId> targets) const {
     const Shape shape = builder.graph().type(predicted.logits).shape;
     const int64_t images = shape[0], rows = shape[0] * shape[1];
@@ -72,8 +77,9 @@ class FcosObjective : public engine::Objective {
         binary_cross_entropy(builder, reshaped(builder, predicted.centerness, {rows, 1}),
                              reshaped(builder, targets[CellInput::centerness], {rows, 1}));
     const ValueId learned = builder.op("mul", {builder.add(of_box, of_center), has_box});
-    const ValueId all =
-        builder.add(class_losses(builder, predicted.logits, targets[CellInput::labels]), learned);
+    const ValueId of_class =
+        teacher.mix(builder, class_losses(builder, predicted.logits, targets[CellInput::labels]));
+    const ValueId all = builder.add(of_class, learned);
     const ValueId sums = builder.op("sum_trailing", {reshaped(builder, all, {images, shape[1]})});
     return per_positive_anchor(builder, sums, has_box);
   }

@@ -96,6 +96,16 @@ ValueId sum_of_row(Builder& builder, ValueId values) {
   return reshaped(builder, builder.op("sum_trailing", {values}), {rows, 1});
 }
 
+TeacherLoss compare_classes(Builder& builder, const recipe::Distill& distill, ValueId logits,
+                            FunctionRef<ValueId()> build_teacher) {
+  if (distill.from.empty() || builder.mode() == Builder::Mode::eval) return {};
+  const Builder::TeacherScope scope(builder);
+  const Shape shape = builder.graph().type(logits).shape;
+  const Shape rows{shape.num_elements() / shape.back(), shape.back()};
+  return compare_with_teacher(builder, distill, reshaped(builder, logits, rows),
+                              reshaped(builder, build_teacher(), rows), {{"sigmoid", int64_t{1}}});
+}
+
 ValueId per_positive_anchor(Builder& builder, ValueId sums, ValueId is_positive) {
   const ValueId more = builder.relu(plus(builder, builder.op("sum_all", {is_positive}), -1));
   const auto images = static_cast<double>(builder.graph().type(sums).shape[0]);

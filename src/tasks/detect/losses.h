@@ -1,6 +1,8 @@
 #pragma once
 
+#include "base/function_ref.h"
 #include "nn/module.h"
+#include "tasks/image_teacher.h"
 
 namespace hearth::tasks {
 
@@ -28,6 +30,10 @@ ir::ValueId columns(nn::Builder& builder, ir::ValueId values, int64_t begin, int
 
 /// Returns the sum of each row: [rows, K] -> [rows, 1].
 ir::ValueId sum_of_row(nn::Builder& builder, ir::ValueId values);
+/// Compares the class logits of sigmoids with a teacher's, in training. Without a teacher, returns no loss.
+/// `logits`: [..., C]; `build_teacher`: adds the teacher and returns its logits in the same shape.
+TeacherLoss compare_classes(nn::Builder& builder, const recipe::Distill& distill, ir::ValueId logits,
+                            FunctionRef<ir::ValueId()> build_teacher);
 /// Returns sums * num_images / max(1, number of positive anchors in the micro-batch), so that the mean over
 /// images is the paper's loss. `sums`: sum of losses of each image, [images]; `is_positive`: 1 for anchors
 /// with a box, 0 for others.

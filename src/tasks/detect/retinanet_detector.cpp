@@ -43,7 +43,13 @@ class RetinanetObjective : public engine::Objective {
     const std::span<const ValueId> targets = std::span(made.inputs).subspan(1);
     const models::RetinanetOutputs predicted =
         models::build_retinanet(builder, made.inputs[0], backbone_options(options_), options_.num_classes);
-    const ValueId of_class = class_losses(builder, predicted.logits, targets[AnchorInput::labels]);
+    const TeacherLoss teacher = compare_classes(builder, options_.distill, predicted.logits, [&] {
+      return models::build_retinanet(builder, made.inputs[0], backbone_options(*options_.teacher),
+                                     options_.num_classes)
+          .logits;
+    });
+    const ValueId of_class =
+        teacher.mix(builder, class_losses(builder, predicted.logits, targets[AnchorInput::labels]));
     const ValueId distance =
         builder.op("abs", {builder.op("sub", {predicted.boxes, targets[AnchorInput::boxes]})});
     const ValueId of_box = sum_of_row(builder, reshaped(builder, distance, {rows * anchors, 4}));

@@ -22,7 +22,9 @@ class YoloxDetector : public Detector {
                             .num_classes = options_.num_classes,
                             .height = options_.image_size.height,
                             .width = options_.image_size.width,
-                            .max_boxes = options_.max_boxes});
+                            .max_boxes = options_.max_boxes,
+                            .distill = options_.distill,
+                            .teacher = options_.teacher ? options_.teacher->model : ""});
   }
   const data::PixelOptions& pixels() const override { return pixels_; }
   data::ArrayFormats target_formats(Extent) const override {

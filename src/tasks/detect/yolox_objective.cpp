@@ -45,12 +45,14 @@ class AnchorLosses {
     return learned(builder_.op("add_scalar", {builder_.op("neg", {squared})}, {{"value", 1.0}}));
   }
   ValueId of_object() { return binary_cross_entropy(builder_, columns(builder_, raw_, 4, 1), assigned_); }
-  ValueId of_class() {
+  /// `teacher`: compares the class logits of each anchor with those of a teacher.
+  ValueId of_class(const TeacherLoss& teacher) {
     const int64_t classes = shape_[2] - 5;
     const ValueId one_hot = builder_.op("one_hot", {label_}, {{"classes", classes}});
     const ValueId wanted = builder_.op("scale_rows", {reshaped(builder_, one_hot, {rows_, classes}), iou_});
-    return learned(
-        sum_of_row(builder_, binary_cross_entropy(builder_, columns(builder_, raw_, 5, classes), wanted)));
+    const ValueId of_labels =
+        sum_of_row(builder_, binary_cross_entropy(builder_, columns(builder_, raw_, 5, classes), wanted));
+    return learned(teacher.mix(builder_, of_labels));
   }
   ValueId of_distance() {
     const ValueId size = builder_.op("add_scalar", {columns(builder_, target_, 2, 2)}, {{"value", 1e-8}});
@@ -89,7 +91,8 @@ class YoloxObjective : public engine::Objective {
                           input("targets", {rows, options_.max_boxes, 5}), input("l1_weight", {rows})}};
     const ValueId predicted = models::build_yolox(builder, made.inputs[0], size_, options_.num_classes);
     const ValueId raw = builder.op("cast", {predicted}, {{"dtype", std::string("f32")}});
-    made.losses = yolox_losses(builder, raw, made.inputs[1], made.inputs[2], height, width);
+    made.losses = yolox_losses(builder, raw, made.inputs[1], made.inputs[2], height, width,
+                               teacher_loss(builder, made.inputs[0], raw));
     if (builder.mode() == Builder::Mode::train) return made;
     made.outputs = {builder.op("yolox_decode", {raw}, grid_attrs(height, width))};
     made.exported = {{"detections", made.outputs[0]}};
@@ -97,6 +100,15 @@ class YoloxObjective : public engine::Objective {
   }
 
  private:
+  TeacherLoss teacher_loss(Builder& builder, ValueId images, ValueId raw) const {
+    const int64_t classes = options_.num_classes;
+    return compare_classes(builder, options_.distill, columns(builder, raw, 5, classes), [&] {
+      const ValueId teacher =
+          models::build_yolox(builder, images, models::find_yolox(options_.teacher), classes);
+      return columns(builder, teacher, 5, classes);
+    });
+  }
+
   YoloxOptions options_;
   models::YoloxSize size_;
 };
@@ -104,12 +116,12 @@ class YoloxObjective : public engine::Objective {
 }  // namespace
 
 ValueId yolox_losses(Builder& builder, ValueId raw, ValueId targets, ValueId l1_weight, int64_t height,
-                     int64_t width) {
+                     int64_t width, const TeacherLoss& teacher) {
   const std::vector<ValueId> assignment =
       builder.graph().add(ops::simota, {raw, targets}, grid_attrs(height, width), "assignment");
   AnchorLosses anchors(builder, raw, assignment);
   const ValueId of_box = builder.op("scale", {anchors.of_box()}, {{"factor", kBoxWeight}});
-  const ValueId common = builder.add(builder.add(of_box, anchors.of_object()), anchors.of_class());
+  const ValueId common = builder.add(builder.add(of_box, anchors.of_object()), anchors.of_class(teacher));
   const ValueId distance = builder.op("mul", {anchors.per_image(anchors.of_distance()), l1_weight});
   const ValueId sums = builder.add(anchors.per_image(common), distance);
   return per_positive_anchor(builder, sums, anchors.assigned());

@@ -10,9 +10,13 @@ namespace hearth::tasks {
 class MaskWriter : public Predictor {
  public:
   MaskWriter(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder);
+  ImagePrediction analyze(engine::Engine& engine, std::span<const std::byte> image,
+                          std::string_view name) override;
   std::string predict(engine::Engine& engine, const fs::path& image) override;
 
  private:
+  std::vector<PredictedClass> classes_in(const data::Image& mask) const;
+
   MaskInput input_;
   std::vector<data::MaskClass> classes_;
   std::vector<std::array<uint8_t, 3>> palette_;

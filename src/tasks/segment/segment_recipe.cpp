@@ -135,6 +135,8 @@ std::shared_ptr<const engine::Objective> objective_of(const Job& job) {
   return segmenter({.model = model_options(recipe),
                     .losses = mask_losses(recipe),
                     .has_class_weights = recipe.segment.class_weights != recipe::ClassWeights::none,
+                    .distill = recipe.distill,
+                    .teacher = teacher_options(job),
                     .outputs_probabilities = !recipe.data.resize});
 }
 
@@ -155,6 +157,7 @@ const TaskDef segment_task = {.name = "segment",
                               .read_pixels = read_pixels,
                               .check_images = check_masks,
                               .exported = exported,
-                              .predictor = open_predictor};
+                              .predictor = open_predictor,
+                              .distills = true};
 
 }  // namespace hearth::tasks

@@ -10,6 +10,8 @@
 #include "tasks/loader_stream.h"
 #include "tasks/segment/segmenter.h"
 #include "tasks/stratified_indices.h"
+#include "tasks/vision_figures.h"
+#include "tasks/worst_list.h"
 
 namespace hearth::tasks {
 namespace {
@@ -48,23 +50,34 @@ io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, cons
           .caption = std::move(caption)};
 }
 
-/// Accumulates the metrics of evaluated images.
+/// Accumulates the metrics of evaluated images, and the contents of the report if it shows samples.
 class MetricSums {
  public:
   MetricSums(const data::MaskedImages& images, int64_t num_classes, int64_t num_shown)
       : images_(images),
+        num_classes_(num_classes),
         confusion_(num_classes),
-        shown_(stratified_indices(std::min(num_shown, kMaxStrips), images.size())) {}
+        has_report_(num_shown > 0),
+        shown_(stratified_indices(std::min(num_shown, kMaxStrips), images.size())),
+        worst_(std::min(num_shown, kMaxStrips)) {}
 
   /// Adds an image. `predicted` has the size of `truth`.
   void add(int64_t index, const data::Image& truth, const data::Image& predicted) {
+    Confusion own(has_report_ ? num_classes_ : 0);
     for (size_t i = 0; i < truth.pixels.size(); ++i) {
-      if (truth.pixels[i] != data::kUnlabeled) confusion_.add(truth.pixels[i], predicted.pixels[i]);
+      if (truth.pixels[i] == data::kUnlabeled) continue;
+      confusion_.add(truth.pixels[i], predicted.pixels[i]);
+      own.add(truth.pixels[i], predicted.pixels[i]);
     }
-    if (!std::ranges::binary_search(shown_, index)) return;
-    data::Image image, mask;
-    images_.read(index, image, mask);
-    strips_.push_back(strip_of(image, mask, predicted, images_.classes(), images_.where(index)));
+    if (!has_report_) return;
+    add_areas(own, static_cast<double>(truth.pixels.size()));
+    const std::vector<double> iou = own.iou();
+    const bool is_labeled = std::ranges::any_of(iou, [](double one) { return one >= 0; });
+    const double error = is_labeled ? 1 - Confusion::mean(iou) : 0;
+    if (error > 0 && worst_.accepts(error))
+      worst_.add(error, index,
+                 data::resize_mask(predicted, data::shrunk_to_fit(predicted.size(), kMaxShownSide)));
+    if (std::ranges::binary_search(shown_, index)) strips_.push_back(strip(index, predicted));
   }
 
   Evaluation take(double loss) {
@@ -75,23 +88,67 @@ class MetricSums {
                     {"mean_accuracy", Confusion::mean(confusion_.accuracy())}};
     made.tables = {table(iou)};
     made.strips = std::move(strips_);
+    if (has_report_) add_figures(iou, made);
     return made;
   }
 
  private:
+  /// Counts the areas of the classes in the true mask of an image of `num_pixels`.
+  void add_areas(const Confusion& image, double num_pixels) {
+    for (int64_t label = 0; label < num_classes_; ++label)
+      if (const int64_t area = image.num_true(label); area > 0)
+        areas_.add(100 * static_cast<double>(area) / num_pixels);
+  }
+
+  io::ImageStrip strip(int64_t index, const data::Image& predicted) const {
+    data::Image image, mask;
+    images_.read(index, image, mask);
+    return strip_of(image, mask, predicted, images_.classes(), images_.where(index));
+  }
+
   io::ReportTable table(const std::vector<double>& iou) const {
-    io::ReportTable made{.title = "Classes", .header = {"class", "IoU", "accuracy", "pixels"}};
+    io::ReportTable made{.title = "Classes",
+                         .header = {"class", "IoU", "accuracy", "precision", "pixels"},
+                         .is_sortable = true};
     const std::vector<double> accuracy = confusion_.accuracy();
     const auto percent = [](double share) { return share < 0 ? "-" : fmt::format("{:.2f}%", 100 * share); };
-    for (size_t i = 0; i < images_.classes().size(); ++i)
+    for (size_t i = 0; i < images_.classes().size(); ++i) {
+      const ClassCounts counts = counts_of_class(confusion_.counts(), static_cast<size_t>(num_classes_), i);
       made.rows.push_back({images_.classes()[i].name, percent(iou[i]), percent(accuracy[i]),
-                           std::to_string(confusion_.num_true(static_cast<int64_t>(i)))});
+                           percent(counts.precision()), std::to_string(counts.num_true)});
+    }
     return made;
   }
 
+  void add_figures(const std::vector<double>& iou, Evaluation& made) const {
+    std::vector<std::string> names;
+    std::vector<int64_t> pixels;
+    for (const data::MaskClass& one : images_.classes()) {
+      pixels.push_back(confusion_.num_true(std::ssize(names)));
+      names.push_back(one.name);
+    }
+    made.sections = {
+        {.title = "Intersection over union",
+         .note = "",
+         .charts = {class_share_chart("IoU by class", names, std::span(iou).first(names.size()))}},
+        {.title = "Labels",
+         .note = "Pixels and areas of the validation masks. An area is the share of an image that a "
+                 "class covers.",
+         .charts = {class_count_chart("Pixels by class", names, pixels),
+                    areas_.chart("Areas of classes in images")}}};
+    for (const auto& [error, index, predicted] : worst_.entries()) {
+      made.worst_strips.push_back(strip(index, predicted));
+      made.worst_strips.back().caption += fmt::format(": mean IoU {}", percent_text(1 - error));
+    }
+  }
+
   const data::MaskedImages& images_;
+  int64_t num_classes_;
   Confusion confusion_;
+  bool has_report_;
   std::vector<int64_t> shown_;
+  WorstList<data::Image> worst_;  ///< with the predicted masks, shrunk
+  Histogram areas_{{0.1, 1, 2, 5, 10, 20, 50}, Histogram::Kind::reals, "%"};
   std::vector<io::ImageStrip> strips_;
 };
 
@@ -149,6 +206,11 @@ MaskInput SegmentTask::input() const {
           .pixels = unchanged(options_).pixels,
           .num_classes = model_.num_classes,
           .class_weights = options_.class_weights};
+}
+
+std::unique_ptr<BatchStream> SegmentTask::open_held_out() const {
+  return std::make_unique<HeldOutStream<data::MaskRows>>(data::MaskRows(*test_, unchanged(options_)),
+                                                         loader_);
 }
 
 Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
@@ -224,6 +286,11 @@ void SegmentTask::report(const Evaluation& last, const fs::path& log, io::Report
   data.class_names.resize(static_cast<size_t>(model_.num_classes));
   data.confusion = last.confusion;
   data.tables = last.tables;
+  if (!data.confusion.empty()) data.tables.push_back(frequent_confusions(data.confusion, data.class_names));
+  data.sections = last.sections;
+  data.worst_note =
+      "Images with the lowest mean IoU of their classes: the image, its mask, and the prediction.";
+  data.worst_strips = last.worst_strips;
   data.strips_title = "Images, their masks, and predictions";
   for (const auto& [name, color] : test_->classes())
     data.legend.push_back({name, fmt::format("rgb({},{},{})", color[0], color[1], color[2])});

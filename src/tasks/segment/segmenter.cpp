@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "tasks/image_teacher.h"
 
 namespace hearth::tasks {
 namespace {
@@ -12,6 +13,8 @@ using nn::Builder;
 
 /// Weight of the auxiliary head's loss, as in torchvision's recipes.
 constexpr double kAuxiliaryWeight = 0.5;
+/// Label of pixels without a class.
+constexpr int64_t kIgnored = -1;
 /// Added to the number of labeled pixels to prevent division by 0. A micro-batch without labeled pixels has
 /// loss 0.
 constexpr double kTiny = 1e-9;
@@ -45,7 +48,8 @@ class Segmenter : public engine::Objective {
         .labels = builder.op("reshape", {masks}, {{"shape", axes({rows * size.num_pixels()})}}),
         .weight = weight,
         .class_weights = class_weights};
-    result.losses = loss(builder, made.logits, pixels);
+    result.losses =
+        teacher_loss(builder, images, made.logits, pixels).mix(builder, loss(builder, made.logits, pixels));
     if (made.auxiliary != ir::kNone) {
       const ValueId auxiliary =
           builder.op("scale", {loss(builder, made.auxiliary, pixels)}, {{"factor", kAuxiliaryWeight}});
@@ -70,11 +74,26 @@ class Segmenter : public engine::Objective {
     }
   };
 
+  /// Compares the logits of labeled pixels. Divides the sum by the same weight as that of cross-entropies.
+  TeacherLoss teacher_loss(Builder& builder, ValueId images, ValueId logits, const Pixels& pixels) const {
+    if (!options_.teacher || builder.mode() == Builder::Mode::eval) return {};
+    const Builder::TeacherScope scope(builder);
+    const models::ModelOptions& model = *options_.teacher;
+    const ValueId teacher = models::find_model(model.name).build(builder, images, model).logits;
+    TeacherLoss made =
+        compare_with_teacher(builder, options_.distill, pixels.flat(builder, logits),
+                             pixels.flat(builder, teacher), {{"ignore", kIgnored}}, pixels.labels);
+    made.divergence = mean_over_pixels(builder, made.divergence, pixels);
+    return made;
+  }
+
   ValueId loss(Builder& builder, ValueId logits, const Pixels& pixels) const {
     std::optional<ValueId> sum;
     for (const MaskLoss kind : options_.losses) {
-      const ValueId one = kind == MaskLoss::dice ? dice(builder, logits, pixels)
-                                                 : mean_over_pixels(builder, logits, pixels, kind);
+      const ValueId one =
+          kind == MaskLoss::dice
+              ? dice(builder, logits, pixels)
+              : mean_over_pixels(builder, pixel_losses(builder, logits, pixels, kind), pixels);
       sum = sum ? builder.add(*sum, one) : one;
     }
     HEARTH_CHECK(sum.has_value());
@@ -84,10 +103,11 @@ class Segmenter : public engine::Objective {
   static ValueId cross_entropy(Builder& builder, ValueId flat, const Pixels& pixels, bool weighted) {
     std::vector<ValueId> inputs = {flat, pixels.labels};
     if (weighted && pixels.class_weights != ir::kNone) inputs.push_back(pixels.class_weights);
-    return builder.op("softmax_cross_entropy", inputs, {{"smoothing", 0.0}, {"ignore", int64_t{-1}}});
+    return builder.op("softmax_cross_entropy", inputs, {{"smoothing", 0.0}, {"ignore", kIgnored}});
   }
 
-  static ValueId mean_over_pixels(Builder& builder, ValueId logits, const Pixels& pixels, MaskLoss kind) {
+  /// Returns the loss of each pixel.
+  static ValueId pixel_losses(Builder& builder, ValueId logits, const Pixels& pixels, MaskLoss kind) {
     const ValueId flat = pixels.flat(builder, logits);
     ValueId losses = cross_entropy(builder, flat, pixels, true);
     if (kind == MaskLoss::focal) {
@@ -97,6 +117,12 @@ class Segmenter : public engine::Objective {
       const ValueId wrong = builder.op("add_scalar", {builder.op("neg", {right})}, {{"value", 1.0}});
       losses = builder.op("mul", {losses, builder.op("square", {wrong})});
     }
+    return losses;
+  }
+
+  /// Returns the sum of losses over the pixels of each image, scaled so that the mean over the images of a
+  /// micro-batch is the mean over its labeled pixels, weighted by class.
+  static ValueId mean_over_pixels(Builder& builder, ValueId losses, const Pixels& pixels) {
     const ValueId sums = builder.op(
         "sum_trailing", {builder.op("reshape", {losses}, {{"shape", axes({pixels.rows, pixels.count})}})});
     const ValueId total =

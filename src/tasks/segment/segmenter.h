@@ -3,6 +3,7 @@
 #include "data/masks/mask_rows.h"
 #include "engine/objective.h"
 #include "models/model.h"
+#include "recipe/recipe.h"
 
 namespace hearth::tasks {
 
@@ -21,6 +22,8 @@ struct SegmenterOptions {
   models::ModelOptions model;
   std::vector<MaskLoss> losses = {MaskLoss::cross_entropy};
   bool has_class_weights = false;
+  recipe::Distill distill = {};                      ///< loss with a teacher
+  std::optional<models::ModelOptions> teacher = {};  ///< model of the teacher
   /// True if evaluations also output probabilities.
   bool outputs_probabilities = false;
 };
