@@ -22,6 +22,11 @@ models::ModelOptions model_options(const recipe::Recipe& recipe) {
           .width = recipe.model.width};
 }
 
+std::optional<models::ModelOptions> teacher_options(const Job& job) {
+  if (!job.image_teacher) return std::nullopt;
+  return model_options(*job.image_teacher);
+}
+
 data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
   const recipe::Data& data = recipe.data;
   return {.augment = {.crop_padding = data.crop_padding, .flip = data.flip, .jitter = data.jitter},

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "data/image_cache.h"
 #include "data/images/augment.h"
 #include "data/loader_options.h"
 #include "models/model.h"
 #include "recipe/recipe.h"
+#include "tasks/job.h"
 
 /// Converts the settings of a recipe that all image tasks share to options.
 namespace hearth::tasks {
@@ -15,6 +17,8 @@ namespace hearth::tasks {
 int64_t num_classes_of(const recipe::Recipe& recipe);
 /// Returns the options of the image model that model.name selects.
 models::ModelOptions model_options(const recipe::Recipe& recipe);
+/// Returns the options of the teacher's model; nullopt without a teacher.
+std::optional<models::ModelOptions> teacher_options(const Job& job);
 /// Returns options for augmenting and normalizing images.
 data::PixelOptions pixel_options(const recipe::Recipe& recipe);
 /// Returns the memory budget of the cache of decoded images; null: no cache.

@@ -1,11 +1,14 @@
 #include "tasks/job.h"
 
 #include "base/error.h"
+#include "base/gguf_cache.h"
 #include "base/run_files.h"
 #include "hub/denoiser_adapter.h"
 #include "hub/denoiser_config.h"
 #include "hub/gguf_model.h"
+#include "tasks/image_teacher.h"
 #include "tasks/language/text_source.h"
+#include "text/kd_sidecar.h"
 
 namespace hearth::tasks {
 namespace {
@@ -28,9 +31,10 @@ void read_denoiser(Job& job) {
   job.adapter = hub::denoiser_adapter(job.recipe.adapter);
 }
 
-/// Reads the configuration of a teacher in a folder. Throws a UserError if it has another tokenizer than the
-/// recipe's model.
-void read_teacher_model(Job& job, const fs::path& from) {
+/// Reads the configuration of a teacher in a folder or GGUF file. Throws a UserError if it has another
+/// tokenizer than the recipe's model.
+void read_teacher_model(Job& job, const fs::path& given) {
+  const fs::path from = hub::unpack_gguf(given);
   job.teacher = models::read_decoder_config(from / kModelConfig);
   job.teacher_vocab_size = std::min(job.teacher->vocab_size, job.decoder->vocab_size);
   if (job.recipe.data.path.extension() == ".safetensors") return;
@@ -39,7 +43,7 @@ void read_teacher_model(Job& job, const fs::path& from) {
     user_error(
         "distill.from={}: the teacher has another tokenizer than the student; use a teacher with the same "
         "tokenizer",
-        from.string());
+        given.string());
   }
   job.teacher_vocab_size = vocabulary.first;
 }
@@ -53,13 +57,21 @@ void read_teacher(Job& job) {
         "there is no teacher file '{0}'; create it: hearth distill capture TEACHER --recipe RECIPE --out {0}",
         from);
   }
-  if (fs::is_directory(from)) return read_teacher_model(job, from);
-  job.teacher_file = text::read_teacher_header(from);
-  if (job.recipe.distill.top_k != recipe::Distill().top_k) {
+  if (fs::is_directory(from) || is_gguf_file(from)) return read_teacher_model(job, from);
+  job.teacher_file = text::is_kd_sidecar(from) ? text::read_kd_header(from) : text::read_teacher_header(from);
+  const recipe::Distill &distill = job.recipe.distill, unset;
+  if (distill.top_k != unset.top_k) {
     user_error(
-        "distill.top_k is for a teacher in a folder, but {} is a file, with {} tokens per entry; remove "
-        "distill.top_k",
+        "distill.top_k is for a teacher that runs during training, but {} is a file of hearth distill "
+        "capture, "
+        "with {} tokens per entry; remove distill.top_k",
         from, job.teacher_file->top_k);
+  }
+  if (distill.quantize != unset.quantize) {
+    user_error(
+        "distill.quantize is for a teacher that runs during training, but {} is a file of hearth distill "
+        "capture; remove distill.quantize",
+        from);
   }
 }
 
@@ -74,6 +86,8 @@ Job::Job(recipe::Recipe given) : recipe(std::move(given)) {
     read_decoder(*this);
   } else if (recipe::is_image_generation(recipe)) {
     read_denoiser(*this);
+  } else if (!recipe.distill.from.empty()) {
+    image_teacher = read_image_teacher(recipe);
   }
   if (recipe::is_text(recipe) && !recipe::has_pairs(recipe)) read_teacher(*this);
 }

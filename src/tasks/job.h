@@ -30,6 +30,8 @@ struct Job {
   /// model, if distill.from is the folder of a language model.
   std::optional<models::DecoderConfig> teacher;
   int64_t teacher_vocab_size = 0;
+  /// Recipe of the run in distill.from, the teacher of an image task.
+  std::optional<recipe::Recipe> image_teacher;
   /// Header of distill.from, if it is a teacher file.
   std::optional<text::TeacherHeader> teacher_file;
 };

@@ -22,4 +22,17 @@ class LoaderStream : public BatchStream {
   data::Loader loader_;
 };
 
+/// Held-out micro-batches of rows that belong to the stream.
+template <typename Rows>
+class HeldOutStream : public BatchStream {
+ public:
+  HeldOutStream(Rows rows, const data::LoaderOptions& options)
+      : rows_(std::move(rows)), loader_(rows_, data::in_order(options)) {}
+  engine::MicroBatch next() override { return engine::MicroBatch(loader_.next()); }
+
+ private:
+  Rows rows_;
+  data::Loader loader_;
+};
+
 }  // namespace hearth::tasks

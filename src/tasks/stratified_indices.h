@@ -5,8 +5,11 @@
 
 namespace hearth::tasks {
 
-/// Max number of strips (rows of images) in a report; each takes about 400 kB.
-inline constexpr int64_t kMaxStrips = 16;
+/// Max number of images with predictions in a report.
+inline constexpr int64_t kMaxSamples = 36;
+/// Max number of strips (rows of images) in each of a report's two lists, samples and worst mistakes; each
+/// strip takes up to 150 kB.
+inline constexpr int64_t kMaxStrips = 8;
 
 /// Returns at most `count` of the indices [0, size), ascending: one random index (fixed seed) from each of
 /// `count` equal ranges, so that a dataset sorted by class is covered evenly (stratified sampling).

@@ -14,12 +14,12 @@
 
 namespace hearth::tasks {
 
-/// An image that an evaluation generated, written to the run folder as samples/step-STEP-NAME.png.
+/// An image that an evaluation generated, written to the run folder as samples/step-STEP-NAME.png
+/// (io::kSamplesFolder).
 struct SampleImage {
   std::string name;  ///< NAME of the file, letters and digits
   data::Image image;
 };
-inline constexpr const char* kSamplesFolder = "samples";
 
 /// Results of an evaluation on held-out data.
 struct Evaluation {
@@ -28,11 +28,13 @@ struct Evaluation {
   /// Further metrics for the log, such as {"accuracy", 0.9851}.
   std::vector<std::pair<const char*, double>> metrics;
   std::vector<int64_t> confusion;  ///< counts [true class][predicted class]; empty: the task has no classes
-  /// Contents for report.html: predictions of samples, tables, and strips (rows of images).
-  std::vector<io::SamplePrediction> samples;
+  /// Contents for report.html: sections of charts, predictions of samples, tables, strips (rows of images),
+  /// and the images with the worst predictions.
+  std::vector<io::ReportSection> sections;
+  std::vector<io::SamplePrediction> samples, mistakes;
   std::vector<io::ReportTable> tables;
-  std::vector<io::ImageStrip> strips;
-  /// Generated images, which are written to the folder kSamplesFolder of the run.
+  std::vector<io::ImageStrip> strips, worst_strips;
+  /// Generated images, which are written to the folder io::kSamplesFolder of the run.
   std::vector<SampleImage> images;
 };
 
@@ -97,6 +99,9 @@ class Task {
   virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                             const data::LoaderShare& share) const = 0;
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const { return open(from, {}); }
+  /// Opens an endless stream of the held-out rows in order, without augmentation. Null: the rows are no
+  /// images. The task must outlive the stream.
+  virtual std::unique_ptr<BatchStream> open_held_out() const { return nullptr; }
   /// Evaluates the current weights on the held-out rows. `num_shown`: max samples that are stored for the
   /// report.
   virtual Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const = 0;

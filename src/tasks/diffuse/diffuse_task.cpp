@@ -259,7 +259,7 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
   data.strips_title = "Generated images, from the first evaluation to the last";
   const std::vector<std::string> prompts = evaluation_prompts();
   std::map<std::string, std::vector<fs::path>> by_name;
-  const fs::path folder = log.parent_path() / kSamplesFolder;
+  const fs::path folder = log.parent_path() / io::kSamplesFolder;
   if (!path_exists(folder)) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string stem = entry.path().stem().string();

@@ -90,7 +90,7 @@ engine::Objective::Graph token_losses(nn::Builder& builder, const LanguageModelO
                builder.input("teacher_logps", {.dtype = DType::f32, .shape = listed})};
     made.graph.inputs.insert(made.graph.inputs.end(), teacher.begin(), teacher.end());
   } else if (options.teacher && is_training) {
-    const nn::Builder::TeacherScope scope(builder);
+    const nn::Builder::TeacherScope scope(builder, ops::quantization_from_name(options.distill.quantize));
     const ir::Attrs attrs{{"rows", options.head_rows}, {"softcap", options.teacher->head_cap}};
     teacher = top_tokens(builder, models::build_decoder(builder, *options.teacher, made.in), made.labels,
                          options.distill.top_k, options.teacher_vocab_size, attrs);

@@ -228,18 +228,38 @@ void TextRows::fill(int64_t row, const text::RowArrays& out) const {
   }
 }
 
-void TextRows::set_teacher(const text::TeacherFile& file, std::vector<int64_t> first_entries) {
-  teacher_ = &file;
+int64_t TextRows::position_of(const text::Placement& placement) const {
+  return cache_.sample(placement.sample).data() - cache_.sample(0).data() + placement.first;
+}
+
+int64_t TextRows::end_of_labels() const {
+  int64_t end = 0;
+  for (const int64_t row : rows_)
+    for (const text::Placement& placement : plan_.row(row))
+      end = std::max(end, position_of(placement) + placement.length - (placement.continues ? 0 : 1));
+  return end;
+}
+
+void TextRows::set_teacher(const text::TeacherEntries& entries, std::vector<int64_t> first_entries) {
+  teacher_ = &entries;
   first_entries_ = std::move(first_entries);
 }
 
 void TextRows::fill_teacher(int64_t row, std::span<const int32_t> labels, int32_t* ids, float* logps) const {
   if (teacher_ == nullptr) return;
+  const int64_t k = options_.teacher_top_k;
+  if (first_entries_.empty()) {
+    for (const text::Placement& placement : plan_.row(rows_[static_cast<size_t>(row)]))
+      for (int64_t i = 0, at = placement.offset; i < placement.length; ++i, ++at)
+        if (labels[static_cast<size_t>(at)] >= 0)
+          teacher_->read(position_of(placement) + i, ids + at * k, logps + at * k);
+    return;
+  }
   int64_t entry = first_entries_[static_cast<size_t>(row)];
   for (const int32_t label : labels) {
     if (label >= 0) teacher_->read(entry++, ids, logps);
-    ids += options_.teacher_top_k;
-    logps += options_.teacher_top_k;
+    ids += k;
+    logps += k;
   }
 }
 

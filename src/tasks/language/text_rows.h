@@ -69,15 +69,20 @@ class TextRows {
   /// before set_reference().
   std::span<const float> reference() const { return reference_; }
   void set_reference(std::vector<float> reference) { reference_ = std::move(reference); }
-  /// Sets the file with the teacher's entries, and the index of the first entry of each row; without a file,
-  /// the teacher's arrays are zero. The file must outlive this object.
-  void set_teacher(const text::TeacherFile& file, std::vector<int64_t> first_entries);
+  /// Sets the teacher's entries, and the index of the first entry of each row; empty: an entry is the
+  /// position of a token in the cache. Without entries, the teacher's arrays are zero. They must outlive this
+  /// object.
+  void set_teacher(const text::TeacherEntries& entries, std::vector<int64_t> first_entries);
+  /// Returns the position in the cache after the last token that a label follows.
+  int64_t end_of_labels() const;
   /// Writes the teacher's entries of a row, [labels, teacher_top_k], for the tokens that have a label.
   void fill_teacher(int64_t row, std::span<const int32_t> labels, int32_t* ids, float* logps) const;
   /// Returns a hash of all tokens in the order of the rows.
   uint64_t digest() const;
 
  private:
+  /// Returns the position in the cache of the first token of a placement.
+  int64_t position_of(const text::Placement& placement) const;
   /// Returns the length of a piece for the packing plan. If it would have no trained token, counts it in
   /// counts_ and returns 0.
   int64_t usable_length(const TextPiece& piece);
@@ -95,7 +100,7 @@ class TextRows {
   std::vector<int64_t> rows_;  ///< rows of the packing plan that have a trained token
   std::vector<int64_t> lengths_, trained_;
   std::vector<float> reference_;
-  const text::TeacherFile* teacher_ = nullptr;
+  const text::TeacherEntries* teacher_ = nullptr;
   std::vector<int64_t> first_entries_;
   int64_t num_tokens_ = 0;
   int64_t num_trained_ = 0;

@@ -12,6 +12,7 @@
 #include "base/run_files.h"
 #include "models/torch_dtype.h"
 #include "text/inspect.h"
+#include "text/kd_sidecar.h"
 #include "text/tokenizer.h"
 
 namespace hearth::tasks {
@@ -155,8 +156,9 @@ text::TeacherHeader TextTask::teacher_header(int64_t top_k) const {
 }
 
 void TextTask::open_teacher(const fs::path& path) {
-  teacher_.emplace(path);
-  const text::TeacherHeader& found = teacher_->header();
+  if (text::is_kd_sidecar(path)) return open_sidecar(path);
+  auto file = std::make_unique<text::TeacherFile>(path);
+  const text::TeacherHeader& found = file->header();
   const text::TeacherHeader wanted = teacher_header(found.top_k);
   if (found.vocab_size != wanted.vocab_size)
     user_error(
@@ -177,7 +179,32 @@ void TextTask::open_teacher(const fs::path& path) {
         "{} was captured from other data or other data keys, which give other rows of tokens; capture again "
         "with hearth distill capture TEACHER --recipe RECIPE",
         path.string());
+  teacher_ = std::move(file);
   train_->set_teacher(*teacher_, first_teacher_entries(*train_, lengths_));
+}
+
+void TextTask::open_sidecar(const fs::path& path) {
+  const fs::path shard = text::shard_of_sidecar(path);
+  if (!path_exists(shard))
+    user_error("{} is the sidecar of the token shard '{}', which does not exist; copy the shard there",
+               path.string(), shard.string());
+  auto sidecar = std::make_unique<text::KdSidecar>(path, shard, source_.vocabulary().first);
+  const auto refuse = [&](std::string_view what) {
+    user_error("{} was captured from other tokens than those of {}: {}; train on the tokens of its shard",
+               path.string(), options_.data.path.string(), what);
+  };
+  if (sidecar->num_tokens() != train_tokens_.num_tokens())
+    refuse(fmt::format("{} tokens instead of {}", sidecar->num_tokens(), train_tokens_.num_tokens()));
+  int64_t position = 0;
+  for (int64_t i = 0; i < train_tokens_.num_samples(); ++i)
+    for (const text::PackedToken token : train_tokens_.sample(i))
+      if (!sidecar->has_token(position++, token.id())) refuse(fmt::format("token {} differs", position - 1));
+  if (train_->end_of_labels() > sidecar->num_entries())
+    user_error(
+        "{} has entries for {} of {} tokens, but training needs {}; hold out the others with data.val_share",
+        path.string(), sidecar->num_entries(), sidecar->num_tokens(), train_->end_of_labels());
+  teacher_ = std::move(sidecar);
+  train_->set_teacher(*teacher_, {});
 }
 
 void TextTask::pack_rows() {

@@ -48,13 +48,15 @@ class TextTask : public Task {
   TextOptions options_;
   int64_t batch_;
   int64_t teacher_top_k_;
-  std::optional<text::TeacherFile> teacher_;
+  std::unique_ptr<text::TeacherEntries> teacher_;
   std::unique_ptr<TextRows> train_, held_out_;
   std::vector<int64_t> lengths_;
 
  private:
   /// Opens distill.from. UserError if it was captured with another tokenizer or from other rows.
   void open_teacher(const fs::path& path);
+  /// Opens a sidecar of Surogate. UserError if it was captured from other tokens.
+  void open_sidecar(const fs::path& path);
   /// Splits off the held-out part and packs both parts into rows.
   void pack_rows();
   std::string bad_records_note() const;
