@@ -14,18 +14,6 @@
 namespace hearth::run {
 namespace {
 
-/// Returns the recipe with the teacher as its model.
-recipe::Recipe with_model(recipe::Recipe recipe, const hub::ModelFolder& teacher) {
-  recipe.distill = {};
-  recipe.adapter = {};
-  recipe.init.clear();
-  recipe.model = {};
-  recipe.model.path = teacher.model.string();
-  recipe.adapter.path = teacher.adapter.string();
-  if (teacher.text != teacher.model) recipe.model.tokenizer = teacher.text.string();
-  return recipe;
-}
-
 text::TeacherHeader header_of(const tasks::TextTask& task, const hub::ModelFolder& teacher, int64_t top_k) {
   text::TeacherHeader header = task.teacher_header(top_k);
   header.teacher = weights_digest(teacher.weights);
@@ -64,12 +52,23 @@ void add_entries(engine::Engine& engine, const tasks::TextRows& rows, const std:
 
 }  // namespace
 
+recipe::Recipe with_model(recipe::Recipe recipe, const hub::ModelFolder& model) {
+  recipe.distill = {};
+  recipe.adapter = {};
+  recipe.init.clear();
+  recipe.model = {};
+  recipe.model.path = model.model.string();
+  recipe.adapter.path = model.adapter.string();
+  if (model.text != model.model) recipe.model.tokenizer = model.text.string();
+  return recipe;
+}
+
 CapturedTeacher capture_teacher(recipe::Recipe given, const hub::ModelFolder& teacher, int64_t top_k,
                                 fs::path out, const PrintNote& print_note) {
   hub::check_weights(teacher);
   const tasks::Job job(with_model(std::move(given), teacher));
   const recipe::Recipe& recipe = job.recipe;
-  if (!tasks::task_of(recipe).distills)
+  if (!job.decoder || !tasks::task_of(recipe).distills)
     user_error(
         "hearth distill capture is for language models trained with cross-entropy; set "
         "train.objective=cross_entropy");

@@ -14,6 +14,9 @@ struct CapturedTeacher {
   int64_t top_k = 0;
 };
 
+/// Returns the recipe with another model: its data keys stay, its adapter and teacher are removed.
+recipe::Recipe with_model(recipe::Recipe recipe, const hub::ModelFolder& model);
+
 /// Evaluates a teacher on the recipe's training data and writes its `top_k` most likely next tokens for each
 /// trained token to a teacher file (text/teacher_file.h). Continues an interrupted capture; the result has
 /// the same bytes as without interruption. `out`: file; empty: a file in the folder of the token cache.

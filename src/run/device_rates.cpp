@@ -54,9 +54,10 @@ std::string set_device_rates(engine::EngineOptions& options, distributed::Proces
   return fmt::format("{} is not in the table of GPUs; times are modeled for {}", name, local.full_name);
 }
 
-double fraction_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision) {
+double fraction_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision,
+                        MatmulPrecision matmul_precision) {
   const cost::Device* model = gpu == nullptr ? nullptr : cost::find_gpu_by_driver_name(gpu->name);
-  const double peak = model == nullptr ? 0 : cost::peak_flops_per_second(*model, precision);
+  const double peak = model == nullptr ? 0 : cost::peak_flops_per_second(*model, precision, matmul_precision);
   return peak > 0 ? flops_per_second / peak : 0;
 }
 

@@ -17,7 +17,8 @@ std::string set_device_rates(engine::EngineOptions& options, distributed::Proces
 const cost::Device* slowest_gpu(const exec::GpuRequest& local, distributed::ProcessGroup& group);
 
 /// Returns `flops_per_second` as a fraction of the peak that the vendor specifies for dense matmuls in
-/// `precision`; 0 if the peak is unknown or `gpu` is null (CPU).
-double fraction_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision);
+/// these precisions (cost::peak_flops_per_second); 0 if the peak is unknown or `gpu` is null (CPU).
+double fraction_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision,
+                        MatmulPrecision matmul_precision);
 
 }  // namespace hearth::run

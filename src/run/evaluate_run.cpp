@@ -1,7 +1,10 @@
 #include "run/evaluate_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/run_files.h"
 #include "hub/weights.h"
 #include "infer/evaluate.h"
 #include "run/device_rates.h"
@@ -9,6 +12,7 @@
 #include "run/from_recipe.h"
 #include "run/resolve.h"
 #include "tasks/predictor.h"
+#include "tasks/stratified_indices.h"
 #include "tasks/task_def.h"
 
 namespace hearth::run {
@@ -28,13 +32,26 @@ WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& foun
   tasks::check_finite(found.loss, weights);
   return {.weights = std::move(weights),
           .loss = found.loss,
+          .metrics = {found.metrics.begin(), found.metrics.end()},
           .text = task.evaluation_text(found),
           .num_rows = task.num_eval_rows()};
 }
 
+/// Writes an HTML report of an evaluation, with the score curve of the run's log.
+void write_report(const fs::path& path, const recipe::Recipe& recipe, const tasks::Task& task,
+                  const tasks::Evaluation& found, const WeightsEvaluation& result, const fs::path& run) {
+  io::ReportData data{
+      .title = fmt::format("{}: {}", result.weights.string(), recipe::model_name(recipe)),
+      .subtitle = recipe.data.path.empty() ? recipe.data.kind : recipe.data.path.string(),
+      .summary = {{"result", result.text}, {"validation loss", fmt::format("{:.4f}", result.loss)}}};
+  task.report(found, run / kLogFile, data);
+  write_file_atomically(path, io::make_report(data));
+}
+
 }  // namespace
 
-WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const PrintNote& print_note) {
+WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const PrintNote& print_note,
+                               const fs::path& report) {
   given.distill = {};
   tasks::Job job = resolve(tasks::Job(std::move(given)), run).job;
   const recipe::Recipe& recipe = job.recipe;
@@ -46,11 +63,14 @@ WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const 
   // free.
   if (!task->is_prepared()) task->prepare(print_note);
   fs::path weights;
-  const tasks::Evaluation found = infer::evaluate(std::move(options), *task, [&](engine::Engine& engine) {
-    weights = load_run(engine, recipe, run);
-    task->resume(run);
-  });
-  return checked(*task, found, std::move(weights));
+  const tasks::Evaluation found = infer::evaluate(
+      std::move(options), *task, report.empty() ? 0 : tasks::kMaxSamples, [&](engine::Engine& engine) {
+        weights = load_run(engine, recipe, run);
+        task->resume(run);
+      });
+  WeightsEvaluation result = checked(*task, found, std::move(weights));
+  if (!report.empty()) write_report(report, recipe, *task, found, result, run);
+  return result;
 }
 
 WeightsEvaluation evaluate_model(recipe::Recipe recipe, const hub::ModelFolder& model,

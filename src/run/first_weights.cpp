@@ -9,8 +9,10 @@
 namespace hearth::run {
 
 void load_frozen_weights(engine::Engine& engine, const recipe::Recipe& recipe) {
-  if (!engine.plan().teacher_tensors.empty())
-    hub::load_teacher(engine, hub::find_model(recipe.distill.from).weights);
+  if (!engine.plan().teacher_tensors.empty()) {
+    const bool has_more = tasks::task_of(recipe).model_format == tasks::ModelFormat::built_in;
+    hub::load_teacher(engine, hub::find_model(recipe.distill.from).weights, has_more);
+  }
   if (!hub::has_adapter(engine)) return;
   if (recipe.model.path.empty())
     user_error("expected model.path, the model that the adapter is for, got none; try model=FOLDER");

@@ -24,6 +24,7 @@
 #include "tasks/detect/detector.h"
 #include "tasks/device_options.h"
 #include "tasks/diffuse/diffuse_recipe.h"
+#include "tasks/widths.h"
 #include "text/chat.h"
 
 namespace hearth::run {
@@ -36,6 +37,7 @@ recipe::Choices make_choices() {
   for (const tasks::DetectorDef& model : tasks::detectors()) models.emplace_back(model.name);
   std::vector<std::string>& quantizations = choices.names["adapter.quantize"] = {""};
   for (const auto kind : ops::kQuantizations) quantizations.emplace_back(ops::quantization_name(kind));
+  choices.names["distill.quantize"] = quantizations;
   std::vector<std::string>& kinds = choices.names["data.kind"] = tasks::image_kinds();
   for (const std::string& kind : data::mask_kinds())
     if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
@@ -76,11 +78,18 @@ tasks::ModelFormat model_format(const fs::path& path) {
 engine::EngineOptions engine_options(const tasks::Job& job, int device, int64_t num_workers) {
   const recipe::Recipe& recipe = job.recipe;
   const recipe::Exchange& exchange = recipe.exchange;
-  engine::EngineOptions options{.objective = tasks::task_of(recipe).objective(job),
+  const bool is_language = tasks::task_of(recipe).model_format == tasks::ModelFormat::transformers;
+  engine::EngineOptions options{.objective = tasks::objective_of(job),
                                 .optimizer = optimizer_options(recipe),
                                 .adapter = job.adapter,
-                                .rounding = recipe.quantize.qat,
-                                .first_rounded_step = recipe.quantize.after_steps,
+                                .rounding = {.scheme = recipe.quantize.qat,
+                                             .group = recipe.quantize.group,
+                                             .first_step = recipe.quantize.after_steps},
+                                .prune = {.method = recipe.prune.method,
+                                          .scope = recipe.prune.scope,
+                                          .pattern = recipe.prune.pattern,
+                                          .kept = recipe.prune.keep,
+                                          .keeps_last = !is_language},
                                 .frozen = recipe.train.freeze,
                                 .batch = recipe.train.batch,
                                 .accumulate = recipe.train.accumulate,
@@ -92,12 +101,14 @@ engine::EngineOptions engine_options(const tasks::Job& job, int device, int64_t 
                                           .outer_lr = exchange.outer_lr,
                                           .outer_momentum = exchange.outer_momentum},
                                 .precision = recipe.precision,
+                                .matmul_precision = recipe.matmul_precision,
                                 .seed = recipe.seed,
                                 .num_threads = recipe::num_threads(recipe),
                                 .budget_bytes = recipe.memory,
                                 .offload = {.states = recipe.offload.states,
                                             .weights = recipe.offload.weights,
-                                            .activations = recipe.offload.activations},
+                                            .activations = recipe.offload.activations,
+                                            .saved = recipe.saved_activations},
                                 .passes_off = recipe.passes.off};
   options.winograd = std::erase(options.passes_off, recipe::kWinograd) == 0;
   if (recipe.device != recipe::kCpu)

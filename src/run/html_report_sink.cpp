@@ -4,6 +4,7 @@
 #include "base/run_files.h"
 #include "base/text.h"
 #include "io/report.h"
+#include "io/run_outputs.h"
 #include "run/run_sink.h"
 
 namespace hearth::run {
@@ -11,8 +12,6 @@ namespace {
 
 /// Returns a chart for each GPU sensor that has readings in the log.
 std::vector<io::Chart> gpu_charts(const fs::path& log, int num_workers) {
-  constexpr const char* kColors[] = {"#e53e3e", "#3182ce", "#38a169", "#805ad5",
-                                     "#dd6b20", "#319795", "#d53f8c", "#718096"};
   struct Line {
     size_t chart;
     const char* key;
@@ -36,11 +35,20 @@ std::vector<io::Chart> gpu_charts(const fs::path& log, int num_workers) {
     std::vector<io::Series>& series = charts[line.chart].series;
     series.push_back(
         {.name = num_workers == 1 ? line.name : fmt::format("{} {}", i / std::size(kLines), line.name),
-         .color = kColors[series.size() % std::size(kColors)],
+         .color = io::curve_color(series.size()),
          .points = std::move(curves[i])});
   }
   std::erase_if(charts, [](const io::Chart& chart) { return chart.series.empty(); });
   return charts;
+}
+
+io::ReportTable sparsity_table(const std::vector<engine::LayerSparsity>& layers) {
+  io::ReportTable table{.title = "Sparsity", .header = {"weight", "elements", "zeros"}, .rows = {}};
+  for (const engine::LayerSparsity& layer : layers) {
+    table.rows.push_back(
+        {layer.name, std::to_string(layer.num_weights), fmt::format("{:.1f}%", 100 * layer.fraction())});
+  }
+  return table;
 }
 
 class HtmlReportSink : public RunSink {
@@ -57,7 +65,7 @@ class HtmlReportSink : public RunSink {
     data.summary = {{"best", std::string(end.best)},
                     {"steps", std::to_string(end.step)},
                     {"time", fmt::format("{:.1f} s", end.elapsed_seconds)},
-                    {"precision", std::string(name_of(recipe.precision))},
+                    {"precision", recipe::precision_name(recipe)},
                     {"arena", human_bytes(run_.plan.arena_bytes)},
                     {"weights and state", human_bytes(run_.plan.kept_bytes())}};
     auto curves = io::read_curves(log, {"loss", "lr", "eval_loss"});
@@ -66,9 +74,10 @@ class HtmlReportSink : public RunSink {
     data.eval_loss = std::move(curves[2]);
     data.gpu_charts = gpu_charts(log, run_.num_workers);
     run_.task.report(end.result, log, data);
+    if (!end.layers.empty()) data.tables.push_back(sparsity_table(end.layers));
     const exec::Program& program = run_.plan.train_program();
     data.arena_svg = arena::draw_svg(program.problem, program.solution);
-    write_file_atomically(run_.folder / "report.html", io::make_report(data));
+    write_file_atomically(run_.folder / io::kReportFile, io::make_report(data));
   }
 
  private:

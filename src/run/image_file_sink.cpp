@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/run_files.h"
+#include "io/run_log.h"
 #include "run/run_sink.h"
 
 namespace hearth::run {
@@ -8,7 +9,7 @@ namespace {
 
 class ImageFileSink : public RunSink {
  public:
-  explicit ImageFileSink(const fs::path& run) : folder_(run / tasks::kSamplesFolder) {}
+  explicit ImageFileSink(const fs::path& run) : folder_(run / io::kSamplesFolder) {}
 
   void evaluation(const EvaluationReport& report) override {
     for (const ImageReport& image : report.images) {

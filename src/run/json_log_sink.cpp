@@ -42,8 +42,15 @@ class JsonLogSink : public RunSink {
     log_.step(r.step, r.total_steps, r.loss, r.learning_rate, r.grad_norm, r.elapsed_seconds,
               new_readings(r.gpus));
   }
-  void evaluation(const EvaluationReport& r) override { log_.evaluation(r.step, r.loss, r.metrics); }
+  void evaluation(const EvaluationReport& r) override {
+    log_.evaluation(r.step, r.loss, r.metrics, r.is_best);
+  }
   void event(const EventReport& r) override { log_.event(r.step, r.text); }
+  void sparsity(const SparsityReport& r) override {
+    std::vector<std::pair<std::string, double>> layers;
+    for (const engine::LayerSparsity& layer : r.layers) layers.emplace_back(layer.name, layer.fraction());
+    log_.sparsity(r.step, r.total(), layers);
+  }
   void sync() override { log_.sync(); }
   void check() const override { file_.check(); }
 

@@ -28,6 +28,7 @@
 #include "hub/adapter.h"
 #include "hub/weights.h"
 #include "io/run_lock.h"
+#include "loggers/processes.h"
 #include "planner/long_wait.h"
 #include "planner/plan_report.h"
 #include "recipe/resume.h"
@@ -87,7 +88,7 @@ void print_start(const Trainer& trainer, engine::Engine& engine, const LaunchOpt
     if (tensor.trainable) parameters += count;
   }
   reporter.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe::model_name(recipe),
-                               parameters, name_of(recipe.precision), engine.threads().size(),
+                               parameters, recipe::precision_name(recipe), engine.threads().size(),
                                trainer.task().describe()));
   warn(trainer.task(), reporter);
   if (hub::has_adapter(engine)) {
@@ -279,7 +280,7 @@ bool passes_probe(const LaunchOptions& options, int device) {
   return options.print_error(ending) == supervise::kDone;
 }
 
-int train_supervised(const LaunchOptions& options) {
+int train_supervised(const LaunchOptions& options, const loggers::LoggerProcesses& loggers) {
   const std::unique_ptr<Reporter> reporter = options.open_reporter({});
   // The supervisor owns the checkpoints in memory, so that they outlive the workers.
   const io::CheckpointMemory memory;
@@ -290,11 +291,14 @@ int train_supervised(const LaunchOptions& options) {
         exit_status_of([&] { return run_worker(options, worker_context, group.get(), &memory); });
     // All workers detect the same user error. Only the first worker that reports it prints the message.
     const bool was_printed = ending.status == supervise::kMistake && worker_context.said->exchange(true);
+    // The supervisor reports all other failures.
+    if (ending.status == supervise::kMistake && !was_printed) loggers.report_failure(ending.error_message);
     return was_printed ? ending.status : options.print_error(ending);
   };
   supervise::SupervisorOptions supervisor{
       .size = static_cast<int>(options.job.recipe.devices),
       .say = [&](const std::string& text) { reporter->warn(text); },
+      .report_failure = [&](const std::string& text) { loggers.report_failure(text); },
       .num_workers =
           [&](int num_devices) { return recipe::num_usable_devices(options.job.recipe, num_devices); }};
   if (options.job.recipe.device != recipe::kCpu) {
@@ -326,6 +330,12 @@ void check_changed_recipe(const LaunchOptions& options) {
   const recipe::Recipe before = load_recipe(config, {});
   const std::string fault = recipe::fault_of_resume(before, options.job.recipe);
   if (!fault.empty()) user_error("{}, or start a new run from the weights of this one with init=FILE", fault);
+}
+
+loggers::End end_of(int status) {
+  if (status == supervise::kDone) return {loggers::EndState::done, ""};
+  if (status == supervise::kInterrupted) return {loggers::EndState::interrupted, ""};
+  return {loggers::EndState::crashed, fmt::format("the run failed with exit status {}", status)};
 }
 
 void check_devices(const LaunchOptions& options, bool launched) {
@@ -369,7 +379,19 @@ int launch(const LaunchOptions& options) {
   check_devices(options, launched);
   if (options.resume) check_changed_recipe(options);
   if (options.only_checks && options.job.recipe.devices == 1) return run_worker(options, {}, nullptr);
-  return options.job.recipe.supervise && !launched ? train_supervised(options) : train_alone(options);
+  const bool has_loggers = !options.only_checks && is_first_mpi_process();
+  const std::unique_ptr<Reporter> reporter = options.open_reporter({});
+  loggers::LoggerProcesses loggers(has_loggers ? options.job.recipe.log : recipe::Log{.to = {}}, options.out,
+                                   options.resume, [&](const std::string& text) { reporter->warn(text); });
+  try {
+    const int status =
+        options.job.recipe.supervise && !launched ? train_supervised(options, loggers) : train_alone(options);
+    loggers.finish(end_of(status));
+    return status;
+  } catch (const std::exception& error) {
+    loggers.finish({loggers::EndState::crashed, error.what()});
+    throw;
+  }
 }
 
 }  // namespace hearth::run

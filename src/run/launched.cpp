@@ -22,6 +22,12 @@ int num_mpi_processes() {
   return size == nullptr ? 1 : std::max(1, std::atoi(size));
 }
 
+bool is_first_mpi_process() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr) rank = std::getenv("PMIX_RANK");
+  return rank == nullptr || num_mpi_processes() == 1 || std::atoi(rank) == 0;
+}
+
 std::vector<std::string> with_mpi_devices(std::vector<std::string> overrides) {
   const bool says =
       std::ranges::any_of(overrides, [](const auto& text) { return text.starts_with("devices="); });

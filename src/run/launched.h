@@ -11,6 +11,8 @@ namespace hearth::run {
 /// Returns the number of processes that mpirun, or srun with PMIx, started, including this one; 1 if this
 /// process was started alone.
 int num_mpi_processes();
+/// True if this process was started alone or is rank 0 of several processes.
+bool is_first_mpi_process();
 /// Returns `overrides`, with devices=num_mpi_processes() added if there are several processes and `overrides`
 /// do not contain devices.
 std::vector<std::string> with_mpi_devices(std::vector<std::string> overrides);

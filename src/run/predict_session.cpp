@@ -15,18 +15,22 @@ PredictSession::PredictSession(const recipe::Recipe& recipe, const fs::path& run
   }
   predictor_ =
       tasks::image_task_of(recipe, run).predictor(recipe, {.run = run, .out = out, .weights = weights_});
-  options_ = engine_options(tasks::Job(recipe));
+  recipe::Recipe alone = recipe;
+  alone.distill = {};
+  options_ = engine_options(tasks::Job(std::move(alone)));
 }
 
-std::string PredictSession::predict(const fs::path& image) {
-  if (!engine_) {
-    const int64_t one[] = {1};
-    auto engine = engine::evaluation_engine(options_, one);
-    engine->initialize();
-    hub::load_weights(*engine, weights_);
-    engine_ = std::move(engine);
-  }
-  return predictor_->predict(*engine_, image);
+/// Returns the engine with the weights; loads them the first time.
+engine::Engine& PredictSession::engine() {
+  if (engine_) return *engine_;
+  const int64_t one[] = {1};
+  auto engine = engine::evaluation_engine(options_, one);
+  engine->initialize();
+  hub::load_weights(*engine, weights_);
+  engine_ = std::move(engine);
+  return *engine_;
 }
+
+std::string PredictSession::predict(const fs::path& image) { return predictor_->predict(engine(), image); }
 
 }  // namespace hearth::run

@@ -21,11 +21,17 @@ class PredictSession {
   /// Predicts an image and returns the results as a line of text. Throws a UserError if the image cannot be
   /// read.
   std::string predict(const fs::path& image);
+  /// Predicts the bytes of an image file and writes no files; see Predictor::analyze().
+  tasks::ImagePrediction analyze(std::span<const std::byte> image, std::string_view name) {
+    return predictor_->analyze(engine(), image, name);
+  }
   /// Writes the files that summarize all images. Call after the last image.
   void finish() { predictor_->finish(); }
   const fs::path& weights() const { return weights_; }
 
  private:
+  engine::Engine& engine();
+
   engine::EngineOptions options_;
   fs::path weights_;
   std::unique_ptr<tasks::Predictor> predictor_;

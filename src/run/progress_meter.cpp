@@ -57,7 +57,8 @@ Progress ProgressMeter::progress_after(const StepReport& step, const engine::Eng
           .tflops = flops * 1e-12,
           .memory_bytes = gpu != nullptr ? plan.gpu_bytes() : plan.memory_bytes(),
           .device_bytes = gpu != nullptr ? gpu->memory_bytes : total_memory_bytes(),
-          .mfu = fraction_of_peak(flops / num_workers, gpu, plan.options.precision),
+          .mfu = fraction_of_peak(flops / num_workers, gpu, plan.options.precision,
+                                  plan.options.matmul_precision),
           .eta_seconds = seconds_per_step * static_cast<double>(step.total_steps - step.step)};
 }
 

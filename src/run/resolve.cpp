@@ -9,9 +9,12 @@
 #include "base/error.h"
 #include "base/run_files.h"
 #include "base/text.h"
+#include "engine/plan_builder.h"
 #include "hub/normalization.h"
+#include "planner/plan_report.h"
 #include "recipe/recipe_file.h"
 #include "run/from_recipe.h"
+#include "tasks/image_teacher.h"
 #include "tasks/task_def.h"
 
 namespace hearth::run {
@@ -120,26 +123,53 @@ void adopt_normalization_of_weights(recipe::Recipe& recipe, bool adopts, std::ve
 void check_teacher(const recipe::Recipe& recipe) {
   if (recipe.distill.from.empty() || tasks::task_of(recipe).distills) return;
   user_error(
-      "distill.from is for language models trained with cross-entropy, but this recipe's task is {}; remove "
-      "it",
+      "distill.from is for classification, segmentation, detection and language models trained with "
+      "cross-entropy, but this recipe's task is {}; remove it",
       tasks::task_of(recipe).name);
 }
 
-}  // namespace
+/// Throws a UserError unless the teacher of an image task, if any, fits the recipe. `names`: class names of
+/// the recipe; empty: unknown.
+void check_image_teacher(const tasks::Job& job, const std::vector<std::string>& names) {
+  if (!job.image_teacher) return;
+  const recipe::Recipe& recipe = job.recipe;
+  const std::string_view task = tasks::task_of(recipe).name, theirs = tasks::task_of(*job.image_teacher).name;
+  if (task != theirs) {
+    user_error(
+        "distill.from={}: the teacher was trained for task {}, but the recipe's task is {}; use a teacher "
+        "that was trained for {}",
+        recipe.distill.from, theirs, task, task);
+  }
+  tasks::check_image_teacher(recipe, *job.image_teacher, names);
+}
 
-Resolved resolve(tasks::Job job, const fs::path& run) {
-  check_teacher(job.recipe);
-  Resolved made{.job = std::move(job), .notes = {}};
+/// Normalizes images as the teacher of an image task does. Throws a UserError if the recipe requires another
+/// normalization.
+void adopt_normalization_of_teacher(tasks::Job& job, std::vector<std::string>& notes) {
+  if (!job.image_teacher || tasks::normalizes_alike(job.recipe, *job.image_teacher)) return;
+  recipe::Data& data = job.recipe.data;
+  const recipe::Data& theirs = job.image_teacher->data;
+  const bool is_measured = recipe::data_kind(data.kind) != recipe::DataKind::tensors &&
+                           recipe::data_kind(theirs.kind) != recipe::DataKind::tensors;
+  if (data.normalize != recipe::Normalize::automatic || !is_measured)
+    tasks::check_teacher_normalization(job.recipe, *job.image_teacher);
+  data.mean = theirs.mean;
+  data.std = theirs.std;
+  data.normalize = recipe::Normalize::given;
+  notes.push_back("images are normalized by the teacher's " + describe(data));
+}
+
+/// Fills in what the data determines. `trained`: recipe of the run that is continued, or null.
+void fill_in_data_values(Resolved& made, const recipe::Recipe* trained) {
   recipe::Recipe& recipe = made.job.recipe;
   const tasks::TaskDef& task = tasks::task_of(recipe);
-  if (task.classes == nullptr && task.fill_in == nullptr) return made;
-  const fs::path config = run / kRunRecipe;
-  std::optional<recipe::Recipe> trained;
-  if (path_exists(config)) trained = recipe::load_recipe(config, {});
   if (trained && task.classes != nullptr) copy_run_values(recipe, *trained);
-  if (task.fill_in != nullptr) made.notes = task.fill_in(recipe, trained ? &*trained : nullptr);
-  if (task.classes == nullptr) return made;
+  if (task.fill_in != nullptr) made.notes = task.fill_in(recipe, trained);
+  if (task.classes == nullptr) return;
   take_classes(recipe);
+  if (made.job.image_teacher)
+    check_image_teacher(made.job,
+                        recipe.model.class_names.empty() ? task.classes(recipe) : recipe.model.class_names);
   if (recipe::data_kind(recipe.data.kind) == recipe::DataKind::shapes && !recipe.data.path.empty())
     made.notes.push_back(fmt::format("note: data.path={} is not read: data.kind=shapes generates its images",
                                      recipe.data.path.string()));
@@ -148,13 +178,60 @@ Resolved resolve(tasks::Job job, const fs::path& run) {
       user_error(
           "data.normalize=dataset is for classification and segmentation; detectors have a fixed "
           "normalization; remove it");
-    return made;
+    return;
   }
   if (recipe.data.normalize == recipe::Normalize::dataset) {
     measure_normalization(recipe, task, made.notes);
   } else if (!trained) {
     adopt_normalization_of_weights(recipe, recipe.data.normalize == recipe::Normalize::automatic, made.notes);
   }
+  adopt_normalization_of_teacher(made.job, made.notes);
+}
+
+/// Returns a plan for the memory budget of the options, without packing.
+engine::Plan plan_within_budget(engine::EngineOptions options, SavedActivations saved) {
+  options.offload.saved = saved;
+  return engine::measure_plan(options, std::span(&options.batch, 1), {});
+}
+
+/// Replaces saved_activations=auto by fp8 if the step does not fit the budget of `memory` with full, or is
+/// faster with fp8; otherwise by full. `trained`: recipe of the run that is continued, or null.
+void choose_saved_activations(tasks::Job& job, const recipe::Recipe* trained,
+                              std::vector<std::string>& notes) {
+  recipe::Recipe& recipe = job.recipe;
+  using enum SavedActivations;
+  if (recipe.saved_activations != automatic) return;
+  recipe.saved_activations = full;
+  if (trained != nullptr && trained->saved_activations != automatic) {
+    recipe.saved_activations = trained->saved_activations;
+    return;
+  }
+  if (recipe.memory == 0 || recipe.parallel == Parallel::pipeline) return;
+  engine::EngineOptions options = engine_options(job);
+  // No GPU driver may be opened before the workers are forked. Kernels of the CPU have similar workspaces.
+  options.backend = exec::Backend::cpu;
+  options.num_workers = 1;  // the choice must not depend on the number of workers
+  const engine::Plan exact = plan_within_budget(options, full), rounded = plan_within_budget(options, fp8);
+  const bool is_faster =
+      planner::make_plan_report(rounded).time.seconds < planner::make_plan_report(exact).time.seconds;
+  if (exact.recompute.fits && !is_faster) return;
+  recipe.saved_activations = fp8;
+  notes.push_back(
+      fmt::format("saved_activations=fp8, because the step {}: {}",
+                  exact.recompute.fits ? "is faster (modeled)" : "does not fit `memory` otherwise",
+                  planner::describe(rounded.encoded)));
+}
+
+}  // namespace
+
+Resolved resolve(tasks::Job job, const fs::path& run) {
+  check_teacher(job.recipe);
+  Resolved made{.job = std::move(job), .notes = {}};
+  const fs::path config = run / kRunRecipe;
+  std::optional<recipe::Recipe> trained;
+  if (path_exists(config)) trained = recipe::load_recipe(config, {});
+  fill_in_data_values(made, trained ? &*trained : nullptr);
+  choose_saved_activations(made.job, trained ? &*trained : nullptr, made.notes);
   return made;
 }
 
@@ -163,14 +240,20 @@ Resolved resolve_for_plan(tasks::Job job) {
   Resolved made{.job = std::move(job), .notes = {}};
   recipe::Recipe& recipe = made.job.recipe;
   const tasks::TaskDef& task = tasks::task_of(recipe);
-  if (task.classes == nullptr || recipe.model.num_classes > 0) return made;
+  if (task.classes == nullptr || recipe.model.num_classes > 0) {
+    check_image_teacher(made.job, recipe.model.class_names);
+    return made;
+  }
   const recipe::Data& data = recipe.data;
   if (recipe::data_kind(data.kind) == recipe::DataKind::shapes || path_exists(data.path)) {
     if (task.fill_in != nullptr) made.notes = task.fill_in(recipe, nullptr);
     take_classes(recipe);
+    check_image_teacher(made.job, recipe.model.class_names);
     return made;
   }
-  recipe.model.num_classes = task.planned_classes;
+  recipe.model.num_classes =
+      made.job.image_teacher ? made.job.image_teacher->model.num_classes : task.planned_classes;
+  check_image_teacher(made.job, {});
   made.notes.push_back(fmt::format(
       "planned for {} classes, because there is no data at '{}'; set data.path or model.num_classes",
       recipe.model.num_classes, data.path.string()));

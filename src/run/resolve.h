@@ -16,9 +16,9 @@ struct Resolved {
 };
 
 /// Fills in values that a recipe does not set: model.num_classes and model.class_names from the data,
-/// data.mean and data.std from the `init` weights or the data, and data.date. If the folder `run` contains a
-/// run already, uses the values of its config.yaml. Throws a UserError if the model or the data cannot be
-/// read.
+/// data.mean and data.std from the `init` weights or the data, data.date, and saved_activations=auto. If the
+/// folder `run` contains a run already, uses the values of its config.yaml. Throws a UserError if the model
+/// or the data cannot be read.
 Resolved resolve(tasks::Job job, const fs::path& run);
 /// Fills in only model.num_classes, for `hearth plan`. If there is no data, uses a default number of classes
 /// and adds a note about it.

@@ -5,9 +5,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/extent.h"
-#include "engine/plan.h"
+#include "engine/engine.h"
 #include "recipe/recipe.h"
 #include "run/trainer_events.h"
 #include "tasks/task.h"
@@ -40,6 +41,7 @@ struct EvaluationReport {
   std::span<const std::pair<const char*, double>> metrics;  ///< names and values: "accuracy", 0.9851
   std::string_view text;                                    ///< metrics as text for users: "accuracy 98.51%"
   std::span<const ImageReport> images;
+  bool is_best = false;  ///< true if the score is better than those of all earlier evaluations
 };
 
 /// Report of an event between updates, such as a rollback or a pause.
@@ -49,12 +51,22 @@ struct EventReport {
   bool is_printed = false;  ///< true if the terminal already shows the text
 };
 
+/// Report of the sparsity of pruned weights after their masks were set.
+struct SparsityReport {
+  int64_t step = 0;  ///< the first update with these masks
+  std::vector<engine::LayerSparsity> layers;
+
+  /// Returns the fraction of all these weights that are pruned.
+  double total() const;
+};
+
 /// Report of the end of a session, because the run is complete or was interrupted.
 struct EndReport {
   int64_t step = 0;
-  double elapsed_seconds = 0;       ///< training time of the run, including earlier sessions
-  std::string_view best;            ///< best score as text for users
-  std::string_view command;         ///< shell command that started the run
+  double elapsed_seconds = 0;                 ///< training time of the run, including earlier sessions
+  std::string_view best;                      ///< best score as text for users
+  std::string_view command;                   ///< shell command that started the run
+  std::vector<engine::LayerSparsity> layers;  ///< sparsity of pruned weights
   const tasks::Evaluation& result;  ///< result of the last evaluation; default values if there was none
 };
 
@@ -67,6 +79,7 @@ class RunSink {
   virtual void step(const StepReport&) {}
   virtual void evaluation(const EvaluationReport&) {}
   virtual void event(const EventReport&) {}
+  virtual void sparsity(const SparsityReport&) {}
   /// Flushes all reports to disk. Called before a checkpoint is written, so that a resumed run has all
   /// reports of earlier steps.
   virtual void sync() {}
@@ -87,7 +100,8 @@ struct SinkContext {
   int num_workers = 1;
 };
 
-/// Opens all sinks of the list in sinks.cpp. Returns a sink that forwards every call to them in list order.
+/// Opens the sinks of the list in sinks.cpp that the recipe selects (log.to). Returns a sink that forwards
+/// every call to them in list order.
 std::unique_ptr<RunSink> open_sinks(const SinkContext& context);
 
 }  // namespace hearth::run

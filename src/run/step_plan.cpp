@@ -1,7 +1,10 @@
 #include "run/step_plan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
+#include "base/error.h"
 #include "run/schedule.h"
 
 namespace hearth::run {
@@ -17,6 +20,27 @@ void StepPlan::count_steps(const RunState& state) {
   const int64_t rows_left = task_.num_rows() - state.position.sample;
   total_steps_ = state.step + (rows_left + rows_per_step() - 1) / rows_per_step() +
                  (recipe_.train.epochs - 1 - state.position.epoch) * steps_per_epoch();
+  check_prune_steps();
+}
+
+void StepPlan::check_prune_steps() const {
+  if (recipe_.prune.method == PruneMethod::none || recipe_.prune.last_step() < total_steps_) return;
+  user_error("pruning after {} updates is after the last of {}; lower prune.to_step or raise train.epochs",
+             recipe_.prune.last_step(), total_steps_);
+}
+
+std::optional<StepPlan::PruneTarget> StepPlan::prune_target(int64_t step) const {
+  const recipe::Prune& prune = recipe_.prune;
+  const int64_t done = step - prune.from_step, span = prune.last_step() - prune.from_step;
+  if (prune.method == PruneMethod::none || done < 0 || done > span) return std::nullopt;
+  if (done % prune.every != 0 && done != span) return std::nullopt;
+  const bool is_rigl = prune.method == PruneMethod::rigl;
+  if (!is_rigl && done == 0 && span > 0) return std::nullopt;  // The schedule begins with a sparsity of 0.
+  const double fraction = span == 0 ? 1 : static_cast<double>(done) / static_cast<double>(span);
+  if (!is_rigl) return PruneTarget{.sparsity = prune.sparsity * (1 - std::pow(1 - fraction, 3))};
+  const double exchanged = prune.drop / 2 * (1 + std::cos(std::numbers::pi * fraction));
+  const double dropped = done == 0 ? 0 : (1 - prune.sparsity) * exchanged;
+  return PruneTarget{.sparsity = prune.sparsity, .dropped = prune.sparsity + dropped};
 }
 
 double StepPlan::learning_rate(int64_t step) const {

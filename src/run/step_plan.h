@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "run/state.h"
 #include "tasks/task.h"
 
@@ -19,6 +21,16 @@ class StepPlan {
   int64_t total_steps() const { return total_steps_; }
   double learning_rate(int64_t step) const;
 
+  /// Fractions of weights that are pruned before an update; see Engine::prune().
+  struct PruneTarget {
+    double sparsity = 0;
+    double dropped = 0;
+  };
+  /// Returns the fractions if pruning is due after `step` completed updates. The sparsity rises with the
+  /// cubic schedule of Zhu and Gupta 2017 (arXiv 1710.01878); RigL's fraction of replaced weights falls with
+  /// a cosine.
+  std::optional<PruneTarget> prune_target(int64_t step) const;
+
   /// Return the number of rows and of micro-batches of the step that begins at `position`.
   int64_t num_rows(const data::LoaderPosition& position) const;
   int64_t num_micro(const data::LoaderPosition& position) const;
@@ -35,6 +47,7 @@ class StepPlan {
   bool is_progress_due(int64_t step) const { return step % recipe_.train.log_every == 0; }
 
  private:
+  void check_prune_steps() const;
   int64_t rows_per_step() const { return recipe_.train.batch * recipe_.train.accumulate; }
 
   const recipe::Recipe& recipe_;

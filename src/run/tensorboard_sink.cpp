@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "io/event_file.h"
-#include "run/gpu_readings.h"
+#include "run/report_metrics.h"
 #include "run/run_sink.h"
 
 namespace hearth::run {
@@ -14,33 +12,23 @@ class TensorBoardSink : public RunSink {
   /// `first_step`: first step of this session; see io::EventFile.
   TensorBoardSink(const fs::path& folder, int64_t first_step) : file_(folder, first_step) {}
 
-  void step(const StepReport& r) override {
-    if (r.progress == nullptr) return;
-    add(r.step, "train/loss", r.loss);
-    add(r.step, "train/learning_rate", r.learning_rate);
-    add(r.step, "train/grad_norm", r.grad_norm);
-    if (r.gpus != nullptr) add_readings(r.step, *r.gpus);
+  void step(const StepReport& report) override {
+    if (report.progress != nullptr) add_metrics(report);
   }
-
-  void evaluation(const EvaluationReport& r) override {
-    add(r.step, "eval/loss", r.loss);
-    for (const auto& [name, value] : r.metrics) add(r.step, fmt::format("eval/{}", name), value);
-    for (const ImageReport& image : r.images)
-      file_.add_image(r.step, fmt::format("samples/{}", image.name), image.size, image.png);
+  void evaluation(const EvaluationReport& report) override {
+    add_metrics(report);
+    for (const ImageReport& image : report.images)
+      file_.add_image(report.step, fmt::format("samples/{}", image.name), image.size, image.png);
   }
+  void sparsity(const SparsityReport& report) override { add(report.step, "train/sparsity", report.total()); }
 
  private:
   void add(int64_t step, std::string_view tag, double value) {
     file_.add_scalar(step, tag, static_cast<float>(value));
   }
-  void add_readings(int64_t step, const supervise::GpuState& state) {
-    for (size_t i = 0; i < state.num_gpus; ++i) {
-      for (const auto& [name, value] : kGpuQuantities) {
-        const float number = state.readings[i].*value;
-        if (std::isfinite(number)) add(step, fmt::format("gpu{}/{}", i, name), number);
-      }
-    }
-    add(step, "gpu/idle_share", state.idle_share);
+  template <typename Report>
+  void add_metrics(const Report& report) {
+    for_each_metric(report, [&](std::string_view name, double value) { add(report.step, name, value); });
   }
 
   io::EventFile file_;

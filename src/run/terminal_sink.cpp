@@ -19,6 +19,10 @@ class TerminalSink : public RunSink {
   void event(const EventReport& report) override {
     if (!report.is_printed) events_.message(std::string(report.text));
   }
+  void sparsity(const SparsityReport& report) override {
+    events_.message(fmt::format("step {}: {:.1f}% of the weights in {} layers are pruned", report.step,
+                                100 * report.total(), report.layers.size()));
+  }
 
  private:
   const TrainerEvents& events_;

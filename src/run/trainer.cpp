@@ -20,13 +20,11 @@
 #include "run/from_recipe.h"
 #include "run/gpu_readings.h"
 #include "run/resolve.h"
+#include "tasks/stratified_indices.h"
 #include "tasks/task_def.h"
 
 namespace hearth::run {
 namespace {
-
-/// Max number of images with predictions in report.html.
-constexpr int64_t kNumSamples = 36;
 
 void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, int64_t staging_bytes) {
   const int64_t needed = engine.plan().memory_bytes() + staging_bytes;
@@ -193,6 +191,7 @@ void Trainer::open_files(bool resumed) {
                       .num_workers = num_workers()});
   meter_.read_earlier_sessions(folder_.log());
   checkpoints_->open();
+  requests_.emplace(folder_.path());
 }
 
 void Trainer::check_folder() const {
@@ -217,6 +216,16 @@ void Trainer::report_recording_fault() {
   const std::string_view fault = engine_->device().recording_fault;
   if (fault.empty() || std::exchange(reported_recording_fault_, true)) return;
   events_.warning(fmt::format("graph replay is off: {}; kernels are launched one by one", fault));
+}
+
+void Trainer::prune_if_due() {
+  const auto target = plan_->prune_target(state_.step);
+  if (!target) return;
+  engine_->prune(target->sparsity, target->dropped);
+  // The report belongs to the next update, so that a run that resumes before it writes the report again.
+  const int64_t step = state_.step + 1;
+  if (leads() && step > logged_step_)
+    sink_->sparsity({.step = step, .layers = engine::layer_sparsity(*engine_)});
 }
 
 engine::StepResult Trainer::skip_one() {
@@ -248,6 +257,7 @@ RunSummary Trainer::run_to_end(const RunStart& how) {
         "all {} steps are already done; to continue, raise train.steps or train.epochs", state_.step));
   }
   while (state_.step < plan_->total_steps()) {
+    prune_if_due();
     const double rate = plan_->learning_rate(state_.step);
     const bool skips = rollback_->is_bad(state_.step);
     const double began = process_seconds();
@@ -265,34 +275,45 @@ RunSummary Trainer::run_to_end(const RunStart& how) {
     after_step(result, rate);
     const Decision next = decide(result, step_seconds);
     if (next.order == Order::snapshot) checkpoints_->save_to_memory(state_);
+    if (next.order == Order::checkpoint) save_as_requested();
     if (next.order == Order::pause) wait_while_hot(result);
+    if (next.order == Order::stop_early && leads())
+      report_event(state_.step, fmt::format("stopping early: {} evaluations without a better score",
+                                            recipe_.train.early_stop));
     summary.interrupted = next.order == Order::interrupt;
     if (next.order == Order::interrupt || next.order == Order::stop_early) break;
     pacer_.rest(next.rest_seconds);
   }
   // There is no final evaluation yet if the run stopped early or was killed after its last step.
-  if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
+  if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, tasks::kMaxSamples);
   if (summary.interrupted || engine_->plan().evaluates_jointly) engine_->gather_states();
   summary.led = leads();
   if (leads()) finish(summary, how.command);
   return summary;
 }
 
-Trainer::Order Trainer::order(const engine::StepResult& result) const {
-  if (recipe_.train.early_stop > 0 && state_.evaluations_without_gain >= recipe_.train.early_stop) {
-    events_.message(
-        fmt::format("stopping early: {} evaluations without a better score", recipe_.train.early_stop));
+Trainer::Order Trainer::order(const engine::StepResult& result) {
+  if (recipe_.train.early_stop > 0 && state_.evaluations_without_gain >= recipe_.train.early_stop)
     return Order::stop_early;
-  }
-  if (events_.stop != nullptr && *events_.stop) return Order::interrupt;
+  const io::RunRequest request = requests_ ? requests_->take() : io::RunRequest::none;
+  if (request == io::RunRequest::stop || (events_.stop != nullptr && *events_.stop)) return Order::interrupt;
   if (pacer_.is_paused() && state_.step < plan_->total_steps()) return Order::pause;
+  if (request == io::RunRequest::checkpoint && std::isfinite(result.loss)) return Order::checkpoint;
   return checkpoints_->is_memory_due() && std::isfinite(result.loss) ? Order::snapshot : Order::proceed;
 }
 
-Trainer::Decision Trainer::decide(const engine::StepResult& result, double step_seconds) const {
+Trainer::Decision Trainer::decide(const engine::StepResult& result, double step_seconds) {
   Decision decision{.order = order(result), .rest_seconds = leads() ? pacer_.rest_seconds(step_seconds) : 0};
   if (group_ != nullptr) group_->broadcast(std::as_writable_bytes(std::span(&decision, 1)), 0);
   return decision;
+}
+
+void Trainer::save_as_requested() {
+  engine_->gather_states();
+  if (!leads()) return;
+  checkpoints_->save(state_, *sink_);
+  checkpoints_->flush();
+  report_event(state_.step, fmt::format("saved a checkpoint at step {}, as requested", state_.step));
 }
 
 void Trainer::roll_back(const engine::StepResult& result, const std::string& fault) {
@@ -372,16 +393,17 @@ void Trainer::evaluate_and_report() {
   const double before = process_seconds();
   beat(distributed::Phase::evaluating);
   const bool last = plan_->is_last(state_.step);
-  const tasks::Evaluation found = task_->evaluate(*engine_, last ? kNumSamples : 0);
+  const tasks::Evaluation found = task_->evaluate(*engine_, last ? tasks::kMaxSamples : 0);
   if (last) final_ = found;
   if (!leads()) return;
   beat(distributed::Phase::saving);
+  const bool is_best = std::isfinite(found.loss) && found.score > state_.best_score;
   if (!is_repeating()) {
-    report_evaluation(found);
+    report_evaluation(found, is_best);
     task_->write_tables(folder_.path(), plan_->steps_per_epoch());
   }
   ++state_.evaluations_without_gain;
-  if (std::isfinite(found.loss) && found.score > state_.best_score) {
+  if (is_best) {
     state_.best_score = found.score;
     state_.evaluations_without_gain = 0;
     folder_.save_best_weights(*engine_);
@@ -389,7 +411,7 @@ void Trainer::evaluate_and_report() {
   meter_.count_evaluation(process_seconds() - before);
 }
 
-void Trainer::report_evaluation(const tasks::Evaluation& found) {
+void Trainer::report_evaluation(const tasks::Evaluation& found, bool is_best) {
   std::vector<ImageReport> images;
   for (const auto& [name, image] : found.images)
     images.push_back({.name = name, .size = {image.height, image.width}, .png = data::encode_png(image)});
@@ -397,7 +419,8 @@ void Trainer::report_evaluation(const tasks::Evaluation& found) {
                      .loss = found.loss,
                      .metrics = found.metrics,
                      .text = task_->evaluation_text(found),
-                     .images = images});
+                     .images = images,
+                     .is_best = is_best});
 }
 
 void Trainer::finish(RunSummary& summary, const std::string& command) {
@@ -415,6 +438,7 @@ void Trainer::finish(RunSummary& summary, const std::string& command) {
                  .elapsed_seconds = meter_.run_seconds(),
                  .best = summary.best,
                  .command = command,
+                 .layers = engine::layer_sparsity(*engine_),
                  .result = final_.value_or(tasks::Evaluation{})});
   check_folder();
 }

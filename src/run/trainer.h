@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cost/device.h"
+#include "io/run_request.h"
 #include "run/pacer.h"
 #include "run/progress_meter.h"
 #include "run/rollback.h"
@@ -79,8 +80,9 @@ class Trainer {
 
  private:
   /// Decision of the leader after a step, which all workers follow: continue, save a checkpoint to memory,
-  /// end because train.early_stop was reached, end on a stop request, or pause until the GPUs are cool.
-  enum class Order : int32_t { proceed, snapshot, stop_early, interrupt, pause };
+  /// end because train.early_stop was reached, end on a stop request, pause until the GPUs are cool, or save
+  /// a checkpoint on request.
+  enum class Order : int32_t { proceed, snapshot, stop_early, interrupt, pause, checkpoint };
   struct Decision {
     Order order = Order::proceed;
     double rest_seconds = 0;
@@ -104,14 +106,17 @@ class Trainer {
   // Functions of the training loop.
   RunSummary run_to_end(const RunStart& how);
   engine::StepResult train_one(double rate);
+  /// Sets the masks of pruned weights if this is due before the next update.
+  void prune_if_due();
   /// Consumes the samples of a bad step without training on them.
   engine::StepResult skip_one();
   void after_step(const engine::StepResult& result, double rate);
-  Decision decide(const engine::StepResult& result, double step_seconds) const;
-  Order order(const engine::StepResult& result) const;
+  Decision decide(const engine::StepResult& result, double step_seconds);
+  Order order(const engine::StepResult& result);
   void roll_back(const engine::StepResult& result, const std::string& fault);
   void start_over();
   void wait_while_hot(const engine::StepResult& result);
+  void save_as_requested();
   /// Throws a UserError if the run folder or its log was moved or deleted.
   void check_folder() const;
 
@@ -120,7 +125,7 @@ class Trainer {
   void report_event(int64_t step, const std::string& text) { sink_->event({.step = step, .text = text}); }
   void report_recording_fault();
   void evaluate_and_report();
-  void report_evaluation(const tasks::Evaluation& found);
+  void report_evaluation(const tasks::Evaluation& found, bool is_best);
   void finish(RunSummary& summary, const std::string& command);
 
   tasks::Job job_;
@@ -136,6 +141,7 @@ class Trainer {
   std::optional<StepPlan> plan_;
   std::optional<Checkpoints> checkpoints_;
   std::optional<Rollback> rollback_;
+  std::optional<io::RequestReader> requests_;  ///< set on the leader by open_files()
   Pacer pacer_;
   ProgressMeter meter_;
   RunState state_;

@@ -117,6 +117,7 @@ int Supervisor::run() {
     const WatchResult found = watch(attempt);
     if (found.failure) {
       options_.say(found.failure->what);
+      options_.report_failure(found.failure->what);
       attempt.give_up(found.failure->rank);
     }
     end(attempt);

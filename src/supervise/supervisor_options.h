@@ -32,6 +32,8 @@ struct SupervisorOptions {
   distributed::ShmOptions group = {.deadline_seconds = 86400};
   /// Receives messages for the user, such as which worker failed and how.
   std::function<void(const std::string&)> say = [](const std::string&) {};
+  /// Receives the description of each failed attempt.
+  std::function<void(const std::string&)> report_failure = [](const std::string&) {};
   /// Tests a device after a failure; called in a separate process. The device is disabled if the function
   /// returns false, the process dies, or probe_seconds pass.
   std::function<bool(int device)> probe;
