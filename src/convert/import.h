@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/path.h"
+#include "convert/options.h"
+
+namespace hearth::convert {
+
+/// A key of a config, or a default of its tool that differs from Hearth's.
+struct ImportedKey {
+  std::string key;    ///< name in the config, with indices
+  std::string value;  ///< value as text, on one line
+  Fate fate = Fate::refused;
+  std::string detail;  ///< KEY=VALUE of the recipe, and a note or the reason
+  std::string where;   ///< FILE:LINE; empty for a default of the tool
+};
+
+/// Result of an import.
+struct Imported {
+  std::string tool;               ///< title of the recognized tool: "axolotl YAML"
+  std::vector<ImportedKey> keys;  ///< one per value of the config, then the defaults of the tool
+  std::string recipe;             ///< YAML text of the recipe; its comments list the refused keys
+  std::string fault;              ///< message of the recipe checks; empty: the recipe is valid
+  bool needs_updates = false;     ///< true if the number of updates would be needed for a refused key
+
+  /// Returns the number of keys with a fate.
+  size_t count(Fate fate) const;
+};
+
+/// Converts the text of another tool's config to a recipe. `file`: its name, for messages, for the format
+/// (by extension) and for relative paths in it. Throws a UserError if the text is invalid or the tool is not
+/// recognized.
+Imported import_config(const std::string& text, const fs::path& file, const ImportOptions& options);
+
+/// Returns the titles of all tools.
+std::vector<std::string> tool_titles();
+/// Returns the keys of all tools and what becomes of them, as Markdown tables.
+std::string describe_tools_in_markdown();
+
+}  // namespace hearth::convert
