@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "net/http_server.h"
+#include "run/image_session.h"
+#include "run/predict_session.h"
+#include "serve/task_thread.h"
+
+namespace hearth::serve {
+
+/// Adds POST /predict: the body is an image file, the answer contains classes, boxes or a mask. With
+/// ?format=png the answer is the mask as PNG file. `session` is used by `thread` only.
+void add_predict_endpoint(net::HttpServer& server, run::PredictSession& session, TaskThread& thread);
+
+/// Adds POST /v1/images/generations in the form of OpenAI's API. `session` is used by `thread` only.
+/// `model`: its name in requests.
+void add_generation_endpoint(net::HttpServer& server, run::ImageSession& session, TaskThread& thread,
+                             const std::string& model);
+
+}  // namespace hearth::serve
