@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/function_ref.h"
+
+namespace hearth::ui {
+
+/// Reads the lines that another process appends to a log, each once. Lines of more than 1 MiB are skipped.
+class LogReader {
+ public:
+  explicit LogReader(fs::path log) : log_(std::move(log)) {}
+
+  /// Calls `take` with up to `max_bytes` (at least 1 MiB) of new complete lines and their byte offsets. If
+  /// the log was replaced, truncated or deleted, calls `restart` and reads it from the start. Returns true if
+  /// more lines are left to read.
+  bool read(int64_t max_bytes, FunctionRef<void()> restart,
+            FunctionRef<void(std::string_view line, int64_t offset)> take);
+  /// Offset after the last line that was read.
+  int64_t offset() const { return offset_; }
+  /// Returns bytes [begin, end) of the log; empty if it was replaced since the last read().
+  std::string read_part(int64_t begin, int64_t end) const;
+
+ private:
+  fs::path log_;
+  uint64_t file_number_ = 0;  ///< inode of the file that was read
+  int64_t offset_ = 0;
+  bool skips_line_ = false;  ///< true while the rest of a line that is too long is skipped
+};
+
+}  // namespace hearth::ui
