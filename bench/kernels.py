@@ -43,7 +43,7 @@ matrix tiles have matrix instructions where the GPU has them: else the command f
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 # Of 16 bits: f32 is multiplied by plain arithmetic, and so is everything on gfx10.
-TILES = re.compile(r"(multiply_tiles|attend|gradient_of_queries|gradient_of_keys)<(bf16|f16)")
+TILES = re.compile(r"(multiply_tiles|attend|gradient_of_queries|gradient_of_keys|multiply_scores)<(bf16|f16)")
 
 
 def read(log):

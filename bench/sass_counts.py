@@ -14,14 +14,16 @@ BARS = {
     "attend<bf16, 128, false,": 4.8,
     "gradient_of_queries<bf16, 64, false,": 7.6,
     "gradient_of_queries<bf16, 128, false,": 5.2,
-    "gradient_of_keys<bf16, 64, false,": 6.9,
-    "gradient_of_keys<bf16, 128, false,": 5.1,
+    "gradient_of_keys<bf16, 64, false,": 7.8,
+    "gradient_of_keys<bf16, 128, false,": 5.2,
     "convolve<bf16, OfUniformTaps<Blocking<128, 128, 4>": 4.2,
     "convolve<bf16, OfUniformTaps<Blocking<128, 64, 4>": 6.4,
     "spread<bf16, OfUniformTaps<Blocking<128, 128, 4>": 3.5,
     "spread<bf16, OfUniformTaps<Blocking<128, 64, 4>": 6.0,
     "add_weight_gradients<bf16, OfEvenSides<Blocking<128, 128, 4>": 5.4,
     "add_weight_gradients<bf16, OfEvenSides<Blocking<128, 64, 4>": 8.2,
+    "multiply_scores<bf16, Blocking<64, 64, 4>": 9.2,
+    "multiply_scores<bf16, Blocking<64, 128, 2>": 5.9,
 }
 BRANCHES = ("BRA", "EXIT", "RET", "BRX")
 

@@ -68,6 +68,7 @@ constexpr auto kCases = std::to_array<BenchCase>(
      {.name = "llama110m-b2-bf16", .model = "llama110m", .precision = DType::bf16, .batch = 2, .length = 512},
      {.name = "llama110m_lora-b2-fp32", .model = "llama110m", .batch = 2, .length = 512, .rank = 16},
      {.name = "llama15m_answer-b1-fp32", .model = "llama15m", .length = 128, .prompt = 32},
+     {.name = "llama15m_answer-b8-fp32", .model = "llama15m", .batch = 8, .length = 128, .prompt = 32},
      {.name = "llama110m_answer-b1-fp32", .model = "llama110m", .length = 128, .prompt = 32},
      {.name = "dit_s4-b16-fp32",
       .model = "dit_s4",

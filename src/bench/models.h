@@ -23,7 +23,8 @@ struct BenchCase {
   /// Kernels: the decoder that defines the shapes.
   std::string_view model;
   DType precision = DType::f32;
-  int64_t batch = 1;  ///< images per micro-batch, or rows of tokens
+  MatmulPrecision matmul_precision = MatmulPrecision::same;  ///< of transformer blocks
+  int64_t batch = 1;                                         ///< images per micro-batch, or rows of tokens
   /// Side of an image in pixels or of latents in elements; tokens per row; for generation, number of new
   /// tokens.
   int64_t length = 0;

@@ -13,7 +13,7 @@
 #include "engine/gpu_options.h"
 #include "engine/inspect.h"
 #include "hub/weights.h"
-#include "infer/generator.h"
+#include "infer/batch_generator.h"
 #include "run/device_rates.h"
 #include "run/fitting_engine.h"
 
@@ -240,9 +240,8 @@ class TextTraining : public Training {
 class Answers : public Workload {
  public:
   Answers(const BenchCase& bench, int num_threads)
-      : generator_(infer::Generator::untrained(
-            bench_decoder(bench),
-            {.slots = bench.prompt + bench.length, .compute = {.num_threads = num_threads}})),
+      : generator_(bench_decoder(bench),
+                   {.slots = bench.prompt + bench.length, .compute = {.num_threads = num_threads}}),
         prompt_(random_tokens(bench.prompt, bench_decoder(bench).vocab_size)),
         options_{.max_tokens = bench.length} {
     prompt_.resize(static_cast<size_t>(bench.prompt));
@@ -261,6 +260,38 @@ class Answers : public Workload {
  private:
   infer::Generator generator_;
   std::vector<int32_t> prompt_;
+  infer::AnswerOptions options_;
+};
+
+/// Greedy text generation on the CPU for bench.batch requests at the same time (continuous batching).
+class BatchAnswers : public Workload {
+ public:
+  BatchAnswers(const BenchCase& bench, int num_threads)
+      : generator_(bench_decoder(bench), {.num_slots = bench.batch,
+                                          .tokens_per_slot = bench.prompt + bench.length,
+                                          .compute = {.num_threads = num_threads}}),
+        prompts_(random_tokens(bench.batch * bench.prompt, bench_decoder(bench).vocab_size)),
+        num_prompt_tokens_(bench.prompt),
+        options_{.max_tokens = bench.length} {}
+
+  double run(int64_t) override {
+    const auto start = Clock::now();
+    for (int64_t i = 0; i < generator_.num_slots(); ++i) {
+      const auto prompt = prompts_.begin() + i * num_prompt_tokens_;
+      generator_.submit({.prompt = {prompt, prompt + num_prompt_tokens_}, .options = options_},
+                        [](const infer::GeneratedPiece&) { return true; });
+    }
+    while (generator_.step()) {
+    }
+    return seconds_since(start);
+  }
+  double flops() const override { return 0; }
+  int64_t num_samples() const override { return generator_.num_slots() * options_.max_tokens; }
+
+ private:
+  infer::BatchGenerator generator_;
+  std::vector<int32_t> prompts_;
+  int64_t num_prompt_tokens_;
   infer::AnswerOptions options_;
 };
 
@@ -284,6 +315,7 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
   engine::EngineOptions options{.objective = bench_objective(bench),
                                 .batch = bench.batch,
                                 .precision = bench.precision,
+                                .matmul_precision = bench.matmul_precision,
                                 .num_threads = machine.num_threads,
                                 .budget_bytes = bench.arena_bytes,
                                 .offload = bench.offload};
@@ -313,6 +345,7 @@ std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachi
   if (machine.device != "cpu")
     user_error("expected --device cpu for '{}', got {}: answers are generated on the CPU", bench.name,
                machine.device);
+  if (bench.batch > 1) return std::make_unique<BatchAnswers>(bench, machine.num_threads);
   return std::make_unique<Answers>(bench, machine.num_threads);
 }
 

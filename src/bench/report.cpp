@@ -144,7 +144,8 @@ void train(ReportResult& result, Workload& work, ReportFiles* files) {
          .tflops = flops / seconds * 1e-12,
          .memory_bytes = memory_bytes,
          .device_bytes = device_bytes,
-         .mfu = run::fraction_of_peak(flops / seconds, gpu, result.job.requested.precision),
+         .mfu = run::fraction_of_peak(flops / seconds, gpu, result.job.requested.precision,
+                                      result.job.requested.matmul_precision),
          .eta_seconds = total / static_cast<double>(step) * static_cast<double>(result.job.steps - step)});
     if (files != nullptr) files->put_step(result.steps.back());
   }

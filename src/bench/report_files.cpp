@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "cost/device.h"
 #include "io/report.h"
 
 namespace hearth::bench {
@@ -29,7 +30,14 @@ double memory_share(const Progress& step) {
 std::string_view unit_of(const ReportResult& result) { return result.job.is_text ? "tokens" : "images"; }
 
 std::string_view precision_of(const ReportResult& result) {
+  if (result.job.requested.matmul_precision != MatmulPrecision::same) return "FP8";
   return result.job.requested.precision == DType::f32 ? "FP32" : "BF16";
+}
+
+/// Returns the peak to which the MFU of an FP8 run on `gpu` refers; empty for the peak of the precision.
+std::string mfu_note(const ReportResult& result, const cost::Device* gpu) {
+  if (gpu == nullptr) return "";
+  return std::string(cost::peak_note(*gpu, result.job.requested.matmul_precision));
 }
 
 /// Replaces the commas in a CSV cell by spaces.
@@ -61,7 +69,9 @@ std::vector<Row> rows_of(const ReportResult& result) {
       {"TFLOP/s by the benchmark's count", decimals(result.mean(&Progress::tflops), 3), "-"},
       {"TFLOP/s by the program's count", decimals(result.flops_per_step / seconds * 1e-12, 3),
        modeled(&ReportModeled::flops_per_second, 1e-12, 3)},
-      {"MFU", percent(result.mean(&Progress::mfu)), model ? percent(model->mfu) : "-"},
+      {"MFU",
+       percent(result.mean(&Progress::mfu)) + mfu_note(result, cost::find_gpu_by_driver_name(result.device)),
+       model ? percent(model->mfu) + mfu_note(result, &cost::find_gpu(model->gpu)) : "-"},
       {"memory per device",
        fmt::format("{} of {}", human_bytes(last.memory_bytes), human_bytes(last.device_bytes)), "-"}};
   return rows;
@@ -86,7 +96,7 @@ std::string memory_chart(const planner::PlanReport& plan) {
   for (const auto& [name, bytes] : purposes) {
     if (bytes > 0) bars.push_back({name, static_cast<double>(bytes), human_bytes(bytes)});
   }
-  return io::bar_chart("Memory by purpose", "#3182ce", bars);
+  return io::bar_chart("Memory by purpose", io::curve_color(0), bars);
 }
 
 std::string time_chart(const std::vector<ProfileRow>& profile) {
@@ -101,7 +111,7 @@ std::string time_chart(const std::vector<ProfileRow>& profile) {
     bars.push_back({op, spent, fmt::format("{:.2f} ms, {:.1f}%", 1e3 * spent, 100 * spent / total)});
   std::ranges::stable_sort(bars, std::greater<>(), &io::Bar::value);
   if (std::ssize(bars) > kMaxOps) bars.resize(kMaxOps);
-  return io::bar_chart("Time by op", "#dd6b20", bars);
+  return io::bar_chart("Time by op", io::curve_color(1), bars);
 }
 
 std::vector<io::CurvePoint> curve(const ReportResult& result, double Progress::*value) {

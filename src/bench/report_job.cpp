@@ -38,13 +38,13 @@ std::string_view mode_of(const std::string& name) {
   return *found;
 }
 
-DType precision_of(std::string name) {
+/// Sets the precisions of a case. FP8: matmuls of transformer blocks in E4M3, the rest in bf16.
+void set_precision(BenchCase& bench, std::string name) {
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
-  if (name == "BF16") return DType::bf16;
-  if (name == "FP32") return DType::f32;
-  if (name == "FP8")
-    user_error("expected BF16 or FP32 for -p, got FP8: Hearth has no training in 8 bits; try -p BF16");
-  user_error("expected BF16 or FP32 for -p, got '{}'", name);
+  if (name != "BF16" && name != "FP32" && name != "FP8")
+    user_error("expected BF16, FP32 or FP8 for -p, got '{}'", name);
+  bench.precision = name == "FP32" ? DType::f32 : DType::bf16;
+  if (name == "FP8") bench.matmul_precision = MatmulPrecision::fp8;
 }
 
 [[noreturn]] void refuse_model(const std::string& name) {
@@ -90,12 +90,17 @@ void take_text(const ReportRequest& request, const ReportModel& shape, ReportJob
   check("-s", bench.length, kMinLength, job.decoder->max_positions, job.model);
   if (job.mode == "finetune_lora" || job.mode == "finetune_qlora") bench.rank = kRank;
   if (job.mode == "finetune_qlora") bench.quantized = ops::Quantization::nf4;
+  if (job.mode == "finetune_qlora" && bench.matmul_precision != MatmulPrecision::same)
+    user_error("expected BF16 or FP32 for -p of -t finetune_qlora, whose weights are nf4, got FP8");
 }
 
 void take_images(const ReportRequest& request, const ReportModel& model, ReportJob& job) {
   if (job.mode != "pretrain") user_error("expected -t pretrain for {}, got {}", model.name, job.mode);
   if (request.primus) user_error("expected a language model for --format primus, got {}", model.name);
   BenchCase& bench = job.requested;
+  if (bench.matmul_precision != MatmulPrecision::same)
+    user_error("expected BF16 or FP32 for -p of {}, whose convolutions have no FP8 kernels, got FP8",
+               model.name);
   bench.model = model.image_model;
   bench.channels = kNumChannels;
   bench.num_classes = kNumClasses;
@@ -190,7 +195,8 @@ std::string ReportJob::shape_of(const BenchCase& bench) const {
 ReportJob open_job(const ReportRequest& request) {
   ReportJob job{
       .mode = mode_of(request.mode), .num_devices = request.num_devices, .machine = request.machine};
-  job.requested = {.name = "report", .precision = precision_of(request.precision)};
+  job.requested = {.name = "report"};
+  set_precision(job.requested, request.precision);
   const ReportModel* named = find_report_model(request.model);
   ReportModel shape;
   if (named != nullptr) {
