@@ -15,9 +15,10 @@
 
 namespace hearth::cli {
 
-Terminal::Terminal(distributed::Heartbeat heartbeat)
+Terminal::Terminal(distributed::Heartbeat heartbeat, std::FILE* out)
     : heartbeat_(heartbeat),
-      live_(isatty(STDOUT_FILENO) != 0),
+      out_(out),
+      live_(isatty(fileno(out)) != 0),
       color_(live_ && std::getenv("NO_COLOR") == nullptr) {}
 
 Terminal::~Terminal() { clear(); }
@@ -25,12 +26,12 @@ Terminal::~Terminal() { clear(); }
 void Terminal::put(std::string_view text) {
   if (!is_writable_) return;
   const distributed::Phase phase = heartbeat_.switch_phase(distributed::Phase::reporting);
-  const size_t num_taken = std::fwrite(text.data(), 1, text.size(), stdout);
-  is_writable_ = std::fflush(stdout) == 0 && num_taken == text.size();
+  const size_t num_taken = std::fwrite(text.data(), 1, text.size(), out_);
+  is_writable_ = std::fflush(out_) == 0 && num_taken == text.size();
   if (!is_writable_) {
     std::fprintf(stderr,
-                 "hearth: cannot write to standard output (%s); the run continues, see %s in its folder\n",
-                 std::strerror(errno), kLogFile);
+                 "hearth: cannot write to standard %s (%s); the run continues, see %s in its folder\n",
+                 out_ == stdout ? "output" : "error", std::strerror(errno), kLogFile);
   }
   heartbeat_.switch_phase(phase);
 }
@@ -71,6 +72,10 @@ size_t Terminal::write_live(char* text, size_t size, const run::Progress& p) con
 
 std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat) {
   return std::make_unique<Terminal>(heartbeat);
+}
+
+std::unique_ptr<run::Reporter> open_error_terminal(distributed::Heartbeat heartbeat) {
+  return std::make_unique<Terminal>(heartbeat, stderr);
 }
 
 int print_error(const run::ExitStatus& ending) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,13 +12,14 @@
 
 namespace hearth::cli {
 
-/// Prints progress and messages of a run to standard output: on a terminal one line that is updated in place,
+/// Prints progress and messages of a run to `out`: on a terminal one line that is updated in place,
 /// otherwise a line per report. A write blocks while the program that reads the output is not reading. If
 /// that program closes the pipe, a warning is printed once to standard error and further output is discarded;
 /// the run continues.
 class Terminal : public run::Reporter {
  public:
-  explicit Terminal(distributed::Heartbeat heartbeat = {});
+  /// `out`: standard output or standard error.
+  explicit Terminal(distributed::Heartbeat heartbeat = {}, std::FILE* out = stdout);
   ~Terminal() override;
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
@@ -33,14 +35,16 @@ class Terminal : public run::Reporter {
   void clear();
 
   distributed::Heartbeat heartbeat_;
+  std::FILE* out_;
   bool live_;
   bool color_;
   bool is_writable_ = true;  ///< false after a write has failed
 };
 
-/// Returns a Terminal; a function for run::LaunchOptions::open_reporter. `heartbeat`: set to Phase::reporting
-/// during writes.
+/// Return a Terminal for standard output or standard error; functions for run::LaunchOptions::open_reporter.
+/// `heartbeat`: set to Phase::reporting during writes.
 std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat);
+std::unique_ptr<run::Reporter> open_error_terminal(distributed::Heartbeat heartbeat);
 
 /// Prints the error message, if any, to standard error and returns the exit status.
 int print_error(const run::ExitStatus& ending);
