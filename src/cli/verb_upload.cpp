@@ -1,0 +1,49 @@
+#include "base/error.h"
+#include "cli/hub.h"
+#include "cli/output.h"
+#include "cli/verb.h"
+#include "run/share_run.h"
+
+namespace hearth::cli {
+namespace {
+
+struct UploadArguments {
+  std::string run;
+  std::string name;
+  hub::UploadOptions options;
+  bool is_dry = false;
+};
+
+void run_upload(const UploadArguments& arguments) {
+  const net::HubName name = net::parse_hub_name(arguments.name);
+  const std::vector<hub::UploadFile> files = run::files_to_share(arguments.run, name.repo);
+  if (!arguments.is_dry) {
+    say("{}\n", upload(name, files, arguments.options));
+    return;
+  }
+  for (const hub::UploadFile& file : files) {
+    const auto num_bytes = file.file.empty() ? file.contents.size() : fs::file_size(file.file);
+    say("{:>12}  {}\n", human_bytes(static_cast<int64_t>(num_bytes)), file.path);
+    if (file.path == "README.md" && file.file.empty()) say("\n{}\n", file.contents);
+  }
+}
+
+}  // namespace
+
+void add_upload(CLI::App& app) {
+  auto arguments = std::make_shared<UploadArguments>();
+  CLI::App* verb = app.add_subcommand(
+      "upload",
+      "Publish a run or a model folder on the Hugging Face hub, with a model card (needs HF_TOKEN)");
+  verb->add_option("run", arguments->run, "Run folder or model folder")->required();
+  verb->add_option("name", arguments->name,
+                   "ORG/NAME of the repository, which is created if it does not exist")
+      ->required();
+  verb->add_flag("--private", arguments->options.is_private, "Create a private repository");
+  verb->add_flag("--dry-run", arguments->is_dry, "Print the files and the model card, and send nothing");
+  verb->add_option("--message", arguments->options.message, "Message of the commit")->capture_default_str();
+  set_example(*verb, "hearth upload runs/llama-lora me/my-lora --private");
+  verb->callback([=] { run_upload(*arguments); });
+}
+
+}  // namespace hearth::cli
