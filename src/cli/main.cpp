@@ -3,13 +3,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/stack.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/hub.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 
@@ -19,17 +19,18 @@ namespace hearth::cli {
 /// verb_NAME.cpp and add its name here and in kVerbs.
 using AddVerb = void(CLI::App& app);
 AddVerb add_train, add_resume, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench,
-    add_ls, add_cp, add_validate, add_tokenize, add_merge, add_export, add_generate, add_distill,
-    add_checkpoints, add_doctor, add_topology, add_watch, add_completions;
+    add_ls, add_cp, add_import, add_validate, add_tokenize, add_merge, add_export, add_generate, add_distill,
+    add_prune, add_checkpoints, add_doctor, add_topology, add_watch, add_ui, add_completions, add_download,
+    add_upload, add_serve;
 
 namespace {
 
 /// Functions that add the commands, in the order of the help.
-constexpr AddVerb* kVerbs[] = {add_train,  add_resume,     add_eval,        add_predict,  add_plan,
-                               add_dump,   add_ops,        add_pack,        add_bench,    add_ls,
-                               add_cp,     add_validate,   add_tokenize,    add_generate, add_merge,
-                               add_export, add_distill,    add_checkpoints, add_doctor,   add_topology,
-                               add_watch,  add_completions};
+constexpr AddVerb* kVerbs[] = {
+    add_train,    add_resume,   add_eval,  add_predict, add_plan,        add_dump,     add_ops,
+    add_pack,     add_bench,    add_ls,    add_cp,      add_import,      add_validate, add_tokenize,
+    add_generate, add_serve,    add_merge, add_export,  add_distill,     add_prune,    add_checkpoints,
+    add_doctor,   add_topology, add_watch, add_ui,      add_completions, add_download, add_upload};
 
 /// Text that hearth prints without arguments.
 constexpr const char* kGreeting =
@@ -87,16 +88,11 @@ std::string fault_of(const std::string& type, const std::string& value) {
   return "";
 }
 
-/// True for options whose value may be the empty string: text that is given to a model.
-bool takes_empty(const CLI::Option& option) {
-  static const std::set<std::string> names = {"prompt", "system", "text", "stop", "user"};
-  return option.get_lnames().empty() || names.contains(option.get_lnames().front());
-}
-
 void check_values(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands(nullptr)) {
     for (CLI::Option* option : verb->get_options()) {
-      if (option->get_items_expected_max() == 0 || takes_empty(*option)) continue;
+      if (option->get_items_expected_max() == 0 || option->get_lnames().empty() || takes_text(*option))
+        continue;
       option->check([type = option->get_type_name()](const std::string& value) {
         return fault_of(type.substr(0, type.find_first_of(":[ ")), value);
       });
@@ -110,6 +106,10 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
   for (AddVerb* add : kVerbs) add(app);
   check_values(app);
+  for (CLI::App* verb : app.get_subcommands(nullptr)) {
+    const bool takes_names = verb->get_name() == "download" || verb->get_name() == "upload";
+    if (!takes_names) verb->parse_complete_callback([verb] { download_named(*verb); });
+  }
   if (argc < 2) {
     std::fputs(kGreeting, stdout);
     return 0;

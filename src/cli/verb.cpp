@@ -5,11 +5,17 @@
 #include "base/error.h"
 #include "base/foreign.h"
 #include "base/text.h"
+#include "cli/hub.h"
 #include "cli/output.h"
 #include "run/from_recipe.h"
 
 namespace hearth::cli {
 namespace {
+
+recipe::Recipe with_downloads(recipe::Recipe recipe) {
+  download_named(recipe);
+  return recipe;
+}
 
 /// Returns all flags of a command, including recipe keys as flags.
 std::vector<std::string> flags_of(const CLI::App& verb) {
@@ -28,6 +34,16 @@ std::string file_of(const BuiltInRecipe& recipe) { return fmt::format("recipes/{
 void set_example(CLI::App& verb, const std::string& line) {
   const std::string before = verb.get_footer();
   verb.footer(fmt::format("{}{}Example:\n  {}", before, before.empty() ? "" : "\n\n", line));
+}
+
+void add_json(CLI::App& verb, bool& json) { verb.add_flag("--json", json, "Print JSON"); }
+
+void add_requests(CLI::App& verb, bool& requests, const std::string& keys) {
+  verb.add_flag(
+      "--requests", requests,
+      fmt::format("Read JSON objects with {} from standard input, one per line, and answer each with "
+                  "a line of JSON, until the end of the input",
+                  keys));
 }
 
 void add_former_name(CLI::App& verb, const std::string& former, CLI::Option& option) {
@@ -75,9 +91,9 @@ const BuiltInRecipe* find_built_in(const std::string& name) {
 
 recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides) {
   const bool is_folder = fs::is_directory(name);
-  if (!is_folder && fs::exists(name)) return run::load_recipe(name, overrides);
+  if (!is_folder && fs::exists(name)) return with_downloads(run::load_recipe(name, overrides));
   if (const BuiltInRecipe* recipe = find_built_in(name))
-    return run::parse_recipe(recipe->text, file_of(*recipe), overrides);
+    return with_downloads(run::parse_recipe(recipe->text, file_of(*recipe), overrides));
   if (is_folder) {
     user_error(
         "expected a recipe file, got the folder '{}'; give data after a recipe: recipes/images-resnet18.yaml "
@@ -97,7 +113,7 @@ recipe::Recipe open_run(const std::string& run, const std::vector<std::string>& 
         run.starts_with("runs/") ? "; ls runs lists the runs here" : download_advice(run);
     user_error("expected a run folder with config.yaml at '{}'{}", run, fs::exists(run) ? "" : advice);
   }
-  return recipe::on_one_device(run::load_recipe(run + "/config.yaml", overrides));
+  return recipe::on_one_device(with_downloads(run::load_recipe(run + "/config.yaml", overrides)));
 }
 
 }  // namespace hearth::cli

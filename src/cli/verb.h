@@ -12,6 +12,12 @@ namespace hearth::cli {
 /// Adds an example command line to the end of a command's help.
 void set_example(CLI::App& verb, const std::string& line);
 
+/// Adds the flag --json: the verb prints one JSON document to standard output, and notes to standard error.
+void add_json(CLI::App& verb, bool& json);
+/// Adds the flag --requests: the verb answers requests on standard input (answer_requests()). `keys`: the
+/// keys of a request, for the help.
+void add_requests(CLI::App& verb, bool& requests, const std::string& keys);
+
 /// Accepts a former name of a flag, which the help does not list. When it is used, the current name is
 /// printed.
 void add_former_name(CLI::App& verb, const std::string& former, CLI::Option& option);
@@ -21,8 +27,8 @@ void allow_overrides(CLI::App& verb);
 /// Returns the overrides on the command line as key=value. Throws a UserError for a flag without a value.
 std::vector<std::string> overrides_of(const CLI::App& verb);
 
-/// Reads a recipe with overrides: a file, or a built-in one by name ("demo", "recipes/demo.yaml"). Throws a
-/// UserError if there is no such recipe.
+/// Reads a recipe with overrides: a file, or a built-in one by name ("demo", "recipes/demo.yaml"). Paths that
+/// start with hf: are downloaded. Throws a UserError if there is no such recipe.
 recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides);
 /// Reads the recipe of a run folder, applies the overrides, and sets its number of devices to one.
 recipe::Recipe open_run(const std::string& run, const std::vector<std::string>& overrides);

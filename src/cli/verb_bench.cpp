@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/case.h"
@@ -80,15 +82,13 @@ void print_table(int num_ranks, const distributed::CommBenchResult& result) {
         100 * timing.bytes_per_second() / result.copy_bytes_per_second);
   }
 }
-void print_json(const distributed::CommBenchResult& result) {
-  say("{{\"copy_bytes_per_second\":{:.0f},\"timings\":[", result.copy_bytes_per_second);
-  const char* between = "";
+void print_timings_as_json(const distributed::CommBenchResult& result) {
+  Json timings = Json::array();
   for (const distributed::CommTiming& timing : result.timings) {
-    say("{}{{\"collective\":\"{}\",\"bytes\":{},\"seconds\":{:.9f}}}", between, timing.collective,
-        timing.num_bytes, timing.seconds);
-    between = ",";
+    timings.push_back(
+        {{"collective", timing.collective}, {"bytes", timing.num_bytes}, {"seconds", timing.seconds}});
   }
-  say("]}}\n");
+  print_json({{"copy_bytes_per_second", result.copy_bytes_per_second}, {"timings", timings}});
 }
 
 int64_t bytes_option(const char* flag, const std::string& text) {
@@ -138,7 +138,7 @@ void run_bench_comm(const CommArguments& arguments) {
   } else {
     user_error("expected shm, nccl or mpi for --transport, got '{}'", arguments.transport);
   }
-  arguments.json ? print_json(result) : print_table(num_ranks, result);
+  arguments.json ? print_timings_as_json(result) : print_table(num_ranks, result);
 }
 
 void add_bench_comm(CLI::App& bench) {
@@ -154,7 +154,7 @@ void add_bench_comm(CLI::App& bench) {
   add_former_name(*verb, "--least", *min);
   add_former_name(*verb, "--most", *max);
   verb->add_option("--wire", arguments->wire, "Data type of transfers: f32 (default) or bf16");
-  verb->add_flag("--json", arguments->json, "Print JSON");
+  add_json(*verb, arguments->json);
   verb->callback([=] { run_bench_comm(*arguments); });
 }
 
@@ -181,6 +181,7 @@ void add_bench(CLI::App& app) {
     int num_workers = 1;
     bool tiny = false;
     bool profile = false;
+    bool json = false;
     ModelArguments model;
   };
   const auto arguments = std::make_shared<Arguments>();
@@ -198,6 +199,7 @@ void add_bench(CLI::App& app) {
   verb->add_option("--workers", arguments->num_workers,
                    "Number of worker processes, each with a micro-batch and --threads threads (default 1)");
   verb->add_flag("--tiny", arguments->tiny, "Use small sizes, as in tests");
+  verb->add_flag("--json", arguments->json, "Print only the last line");
   verb->add_flag("--profile", arguments->profile, "Also print the time of each op");
   CLI::Option* model = verb->add_option("--model-gpu", arguments->model.gpu,
                                         "Print the modeled step time on this GPU instead of measuring, e.g. "
@@ -229,7 +231,8 @@ void add_bench(CLI::App& app) {
         arguments->num_workers > 1
             ? bench::run_group_bench(bench, arguments->steps, arguments->machine, arguments->num_workers)
             : bench::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
-    say("{}{}{}\n", result.profile, bench::to_line(bench, result), bench::to_json(bench, result));
+    if (!arguments->json) say("{}{}", result.profile, bench::to_line(bench, result));
+    say("{}\n", bench::to_json(bench, result));
   });
 }
 

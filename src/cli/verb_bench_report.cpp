@@ -74,7 +74,7 @@ void add_bench_report(CLI::App& bench) {
       "Training mode: pretrain (default), posttrain (Flux), finetune_fw, finetune_lora or finetune_qlora");
   verb->add_option("-m,--model", request.model,
                    "Model, e.g. Llama-3.1-8B or ResNet-50, or a folder with config.json");
-  verb->add_option("-p,--precision", request.precision, "Precision: BF16 (default) or FP32");
+  verb->add_option("-p,--precision", request.precision, "Precision: BF16 (default), FP32 or FP8");
   verb->add_option(
       "-s,--seq", request.length,
       "Sequence length in tokens, or side of the images in pixels (default: as in the benchmark)");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/run_files.h"
@@ -41,10 +42,16 @@ void list(const fs::path& folder) {
   }
 }
 
-void prune(const fs::path& folder, int64_t num_kept) {
-  for (const io::CheckpointInfo& info : io::prune_checkpoints(folder, num_kept))
-    say("{}", to_line(info, "deleted"));
-  list(folder);
+Json to_json(const std::vector<io::CheckpointInfo>& all) {
+  Json json = Json::array();
+  for (const io::CheckpointInfo& info : all) {
+    json.push_back({{"step", info.step},
+                    {"bytes", info.num_bytes},
+                    {"written", local_time(info.written)},
+                    {"complete", info.fault.empty()},
+                    {"fault", info.fault}});
+  }
+  return json;
 }
 
 }  // namespace
@@ -53,6 +60,7 @@ void add_checkpoints(CLI::App& app) {
   struct Arguments {
     std::string run;
     int64_t keep = 0;
+    bool json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* verb =
@@ -60,14 +68,23 @@ void add_checkpoints(CLI::App& app) {
   verb->add_option("run", arguments->run, "Run folder")->required();
   const CLI::Option* keep =
       verb->add_option("--prune", arguments->keep, "Delete all checkpoints except the newest N");
+  add_json(*verb, arguments->json);
   set_example(*verb, "hearth checkpoints runs/demo --prune 1");
   verb->callback([=] {
     const fs::path run = arguments->run;
     if (!fs::exists(run / kRunRecipe))
       user_error("expected a run folder with config.yaml at '{}'", run.string());
-    if (keep->count() == 0) return list(run / kCheckpoints);
-    if (arguments->keep < 1) user_error("expected at least 1 for --prune, got {}", arguments->keep);
-    prune(run / kCheckpoints, arguments->keep);
+    if (keep->count() > 0 && arguments->keep < 1)
+      user_error("expected at least 1 for --prune, got {}", arguments->keep);
+    const fs::path folder = run / kCheckpoints;
+    std::vector<io::CheckpointInfo> deleted;
+    if (keep->count() > 0) deleted = io::prune_checkpoints(folder, arguments->keep);
+    if (arguments->json) {
+      return print_json(
+          {{"checkpoints", to_json(io::list_checkpoints(folder))}, {"deleted", to_json(deleted)}});
+    }
+    for (const io::CheckpointInfo& info : deleted) say("{}", to_line(info, "deleted"));
+    list(folder);
   });
 }
 

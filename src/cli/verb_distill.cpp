@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "base/file.h"
 #include "base/run_files.h"
 #include "cli/output.h"
@@ -12,6 +14,7 @@ namespace {
 struct CaptureArguments {
   std::string teacher, base, recipe, out;
   int64_t top_k = 64;
+  bool json = false;
 };
 
 /// Returns the recipe whose data is captured: --recipe, otherwise the recipe of the teacher's run, otherwise
@@ -30,6 +33,12 @@ void capture(const CLI::App& verb, const CaptureArguments& arguments) {
   const auto say_note = [](const std::string& text) { say(stderr, "{}\n", text); };
   const run::CapturedTeacher found = run::capture_teacher(recipe_of_data(arguments, overrides_of(verb)),
                                                           teacher, arguments.top_k, arguments.out, say_note);
+  if (arguments.json) {
+    return print_json({{"file", found.file.string()},
+                       {"top_k", found.top_k},
+                       {"tokens", found.num_entries},
+                       {"kept_tokens", found.num_kept}});
+  }
   const std::string kept =
       found.num_kept > 0 ? fmt::format(" ({} of them by an earlier capture)", found.num_kept) : "";
   say("{}: the {} most likely tokens after each of {} tokens{}\n", found.file.string(), found.top_k,
@@ -56,6 +65,7 @@ void add_distill(CLI::App& app) {
   inner->add_option("--base", arguments->base,
                     "Base model of an adapter (default: the one in adapter_config.json)");
   inner->add_option("--out", arguments->out, "File to write (default: a file in the token cache)");
+  add_json(*inner, arguments->json);
   allow_overrides(*inner);
   set_example(*inner, "hearth distill capture TEACHER --recipe STUDENT.yaml");
   inner->callback([=] { capture(*inner, *arguments); });

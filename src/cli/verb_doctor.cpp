@@ -78,7 +78,7 @@ void add_doctor(CLI::App& app) {
                                       "problems (exit code 1: warnings, 2: errors)");
   verb->add_option("--root", arguments->root,
                    "Check another machine by copies of its files in this folder (sys, proc, dev, etc)");
-  verb->add_flag("--json", arguments->json, "Print JSON");
+  add_json(*verb, arguments->json);
   verb->add_flag("--deep", arguments->deep, "Also test every GPU for some minutes and write an HTML report");
   verb->add_option("--device", arguments->tests.device,
                    "With --deep: GPUs to test, gpu (default) or emulated");

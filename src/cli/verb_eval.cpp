@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/gguf_cache.h"
 #include "base/run_files.h"
@@ -14,9 +16,10 @@ namespace hearth::cli {
 namespace {
 
 struct EvalArguments {
-  std::string run, base;
+  std::string run, base, report;
   bool exact_match = false;
   infer::MatchOptions match;
+  bool json = false;
 };
 
 /// Returns a recipe for the evaluation of a model folder, which has no recipe.
@@ -34,21 +37,25 @@ void evaluate_full_file(recipe::Recipe& recipe, const recipe::Recipe& trained) {
   if (other && recipe.data.val_path == trained.data.val_path) recipe.data.val_path = recipe.data.path;
 }
 
-void match_questions(const recipe::Recipe& recipe, const hub::ModelFolder& model,
-                     infer::MatchOptions options) {
+infer::MatchResult match_questions(const recipe::Recipe& recipe, const hub::ModelFolder& model,
+                                   infer::MatchOptions options) {
   if (recipe.data.val_path.empty())
     user_error("--exact-match needs a file of questions; set data=FILE.jsonl");
   options.num_threads = recipe::num_threads(recipe);
-  const infer::MatchResult result =
-      infer::match_answers(tasks::text_options(recipe), model, recipe.data.val_path, options);
-  say("exact match {}/{} ({:.2f}%)\n", result.num_right, result.num_questions,
-      100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
+  return infer::match_answers(tasks::text_options(recipe), model, recipe.data.val_path, options);
 }
 
 void say_note(const std::string& text) { say(stderr, "{}\n", text); }
 
-void say_result(const run::WeightsEvaluation& found) {
-  say("{}: loss {:.4f}, {} ({} held out)\n", found.weights.string(), found.loss, found.text, found.num_rows);
+/// Prints the result as text, unless JSON is wanted, and returns it as JSON.
+Json say_result(const run::WeightsEvaluation& found, const EvalArguments& arguments) {
+  if (!arguments.json)
+    say("{}: loss {:.4f}, {} ({} held out)\n", found.weights.string(), found.loss, found.text,
+        found.num_rows);
+  return {{"weights", found.weights.string()},
+          {"loss", found.loss},
+          {"metrics", Json(std::map<std::string, double>(found.metrics.begin(), found.metrics.end()))},
+          {"rows", found.num_rows}};
 }
 
 void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalArguments& arguments) {
@@ -56,8 +63,15 @@ void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalA
     recipe.model.path = model.model.string();
     recipe.adapter.path = model.adapter.string();
   }
-  say_result(run::evaluate_model(recipe, model, say_note));
-  if (arguments.exact_match) match_questions(recipe, model, arguments.match);
+  Json result = say_result(run::evaluate_model(recipe, model, say_note), arguments);
+  if (arguments.exact_match) {
+    const infer::MatchResult match = match_questions(recipe, model, arguments.match);
+    result["exact_match"] = {{"right", match.num_right}, {"questions", match.num_questions}};
+    if (!arguments.json)
+      say("exact match {}/{} ({:.2f}%)\n", match.num_right, match.num_questions,
+          100.0 * static_cast<double>(match.num_right) / static_cast<double>(match.num_questions));
+  }
+  if (arguments.json) print_json(result);
 }
 
 /// Evaluates a model folder or an adapter without a recipe.
@@ -75,9 +89,13 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const fs::path run = arguments.run;
   const bool has_model =
       is_gguf_file(run) || fs::exists(run / kModelConfig) || fs::exists(run / hub::kAdapterConfig);
-  if (has_model && !fs::exists(run / kRunRecipe)) return eval_model(verb, arguments);
-  recipe::Recipe recipe = open_run(arguments.run, overrides_of(verb));
-  if (tasks::task_of(recipe).evaluates_any_model) {
+  const bool is_model = has_model && !fs::exists(run / kRunRecipe);
+  recipe::Recipe recipe = is_model ? recipe::Recipe() : open_run(arguments.run, overrides_of(verb));
+  const bool is_text = is_model || tasks::task_of(recipe).evaluates_any_model;
+  if (is_text && !arguments.report.empty())
+    user_error("--report is for a run on images, but '{}' is a language model", run.string());
+  if (is_model) return eval_model(verb, arguments);
+  if (is_text) {
     evaluate_full_file(recipe, run::load_recipe(run / kRunRecipe));
     return eval_text(std::move(recipe), hub::find_model(run, arguments.base), arguments);
   }
@@ -86,7 +104,9 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
         "--exact-match is for a language model that was not trained on preferences, but '{}' is another run",
         run.string());
   }
-  say_result(run::evaluate_run(std::move(recipe), run, say_note));
+  const Json result =
+      say_result(run::evaluate_run(std::move(recipe), run, say_note, arguments.report), arguments);
+  if (arguments.json) print_json(result);
 }
 
 }  // namespace
@@ -107,6 +127,9 @@ void add_eval(CLI::App& app) {
   verb->add_option("-n,--max-tokens", arguments->match.max_tokens, "Max tokens of an answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
       ->capture_default_str();
+  verb->add_option("--report", arguments->report,
+                   "File for an HTML report of a run on images, with the figures of report.html");
+  add_json(*verb, arguments->json);
   allow_overrides(*verb);
   set_example(*verb, "hearth eval MODEL data=FILE.jsonl");
   verb->callback([=] { run_eval(*verb, *arguments); });

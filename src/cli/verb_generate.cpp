@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
@@ -21,6 +22,7 @@
 namespace hearth::cli {
 namespace {
 
+constexpr int64_t kMaxTokens = int64_t{1} << 20;
 /// Solver names on the command line, in the order of the enum tasks::Solver.
 const std::vector<std::string> kSolvers = {"euler", "ddim", "dpm"};
 
@@ -39,6 +41,7 @@ struct GenerateArguments {
   int threads = 0;
   bool chat = false;
   bool tokens = false;
+  bool json = false, requests = false;
   ImageOptions image_options;
 };
 
@@ -90,8 +93,9 @@ std::string encoded(const run::GeneratedImage& generated, bool as_jpeg) {
 }
 
 void generate_images(const CLI::App& verb, const GenerateArguments& arguments) {
-  for (const char* option : {"--prompt-file", "--chat", "--max-tokens", "--temperature", "--top-k", "--top-p",
-                             "--repetition-penalty", "--stop", "--context", "--tokens", "--base"}) {
+  for (const char* option :
+       {"--prompt-file", "--chat", "--max-tokens", "--temperature", "--top-k", "--top-p",
+        "--repetition-penalty", "--stop", "--context", "--tokens", "--base", "--requests"}) {
     if (verb.count(option) > 0)
       user_error("{} is for language models, but '{}' generates images", option, arguments.model);
   }
@@ -113,11 +117,16 @@ void generate_images(const CLI::App& verb, const GenerateArguments& arguments) {
   if (!image_options.size.empty()) options.size = size_of(image_options.size);
   const auto made = run::ImageSession(arguments.model, std::move(options)).generate(request);
   if (!made.empty() && !made[0].note.empty()) say(stderr, "note: {}\n", made[0].note);
+  Json images = Json::array();
   for (size_t i = 0; i < made.size(); ++i) {
     const fs::path file = file_of(image_options.out, i, made.size());
     write_file_atomically(file, encoded(made[i], as_jpeg));
-    say("{}\n", file.string());
+    if (!arguments.json) say("{}\n", file.string());
+    Json image = {{"file", file.string()}};
+    for (const auto& [name, value] : made[i].settings) image[name] = value;
+    images.push_back(image);
   }
+  if (arguments.json) print_json({{"images", images}});
 }
 
 std::string prompt_of(const CLI::App& verb, const GenerateArguments& arguments) {
@@ -144,6 +153,44 @@ std::vector<int32_t> prompt_ids(infer::TextSession& session, const GenerateArgum
   return ids;
 }
 
+Json json_of(const infer::Answer& answer, size_t num_prompt_tokens) {
+  return {{"text", answer.text},
+          {"ids", answer.ids},
+          {"prompt_tokens", num_prompt_tokens},
+          {"finish_reason", answer.ended ? "stop" : "length"}};
+}
+
+/// Replaces `value` by that of a request, if it has one. Throws a UserError if it is out of range.
+template <typename T>
+void take_number(const Json& request, const char* key, double min, double max, T& value) {
+  if (!request.contains(key)) return;
+  const auto number = request[key].get<double>();
+  if (!(number >= min && number <= max))
+    user_error("expected {} to {} for {}, got {}", min, max, key, number);
+  value = request[key].get<T>();
+}
+
+/// Answers a request: prompt or messages; optional max_tokens, temperature, top_k, top_p, repetition_penalty,
+/// stop and seed, whose defaults are the flags.
+Json answer_request(infer::TextSession& session, infer::AnswerOptions options, const Json& request) {
+  infer::SamplerOptions& sampler = options.sampler;
+  take_number(request, "max_tokens", 1, kMaxTokens, options.max_tokens);
+  take_number(request, "temperature", 0, 100, sampler.temperature);
+  take_number(request, "top_k", 0, 0x1p31, sampler.top_k);
+  take_number(request, "top_p", 0, 1, sampler.top_p);
+  take_number(request, "repetition_penalty", 0.01, 100, sampler.repetition_penalty);
+  take_number(request, "seed", 0, 0x1p63, sampler.seed);
+  if (request.contains("stop")) options.stop = request["stop"].get<std::vector<std::string>>();
+  if (std::ranges::find(options.stop, "") != options.stop.end())
+    user_error("expected texts for stop, got an empty one");
+  const auto prompt = request.contains("messages")
+                          ? session.chat_prompt(request["messages"])
+                          : session.text_prompt(request.at("prompt").get<std::string>());
+  if (prompt.empty())
+    user_error("the prompt is empty, and the model has no BOS token; send a prompt with text");
+  return json_of(session.ask(prompt, options, [](std::string_view) {}), prompt.size());
+}
+
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
   const std::optional<recipe::Recipe> trained = run::recipe_of_run(arguments.model);
@@ -155,6 +202,10 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
                                      arguments.threads > 0 ? arguments.threads : num_available_cpus()}},
        .has_tokenizer = !arguments.tokens},
       overrides_of(verb));
+  if (arguments.requests) {
+    return answer_requests(
+        [&](const Json& request) { return answer_request(session, arguments.answer, request); });
+  }
   const auto prompt = prompt_ids(session, arguments, prompt_of(verb, arguments));
   const infer::Generator& generator = session.open(prompt.size(), arguments.answer.max_tokens);
   const auto start = Clock::now();
@@ -163,12 +214,19 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   if (!wait.empty()) say(stderr, "{}\n", wait);
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   const auto print = [&](std::string_view piece) {
+    if (arguments.json) return;
     const std::string text = is_terminal ? printable(piece) : std::string(piece);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
   const infer::Answer answer = session.ask(prompt, arguments.answer, print);
   const std::chrono::duration<double> took = Clock::now() - start;
+  if (arguments.json) {
+    Json json = json_of(answer, prompt.size());
+    json["seconds"] = took.count();
+    json["weights"] = session.model().named_weights().string();
+    return print_json(json);
+  }
   if (arguments.tokens) say("{}", fmt::join(answer.ids, " "));
   print("\n");
   say(stderr, "{} tokens after a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
@@ -227,7 +285,7 @@ void add_generate(CLI::App& app) {
   verb->add_flag("--chat", arguments->chat, "Send the text as a user message in the model's chat template");
   infer::AnswerOptions& answer = arguments->answer;
   verb->add_option("-n,--max-tokens", answer.max_tokens, "Max tokens of the answer")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
+      ->check(CLI::Range(int64_t{1}, kMaxTokens).description("1 to 1048576"))
       ->capture_default_str();
   verb->add_option("--temperature", answer.sampler.temperature, "Sampling temperature; 0: greedy")
       ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
@@ -256,6 +314,8 @@ void add_generate(CLI::App& app) {
       ->capture_default_str();
   verb->add_flag("--tokens", arguments->tokens,
                  "Read and print token ids instead of text, without a tokenizer");
+  add_json(*verb, arguments->json);
+  add_requests(*verb, arguments->requests, "\"prompt\" or \"messages\"");
   add_image_options(*verb, arguments->image_options);
   allow_overrides(*verb);
   set_example(*verb, "hearth generate MODEL --prompt \"Once upon a time\"");

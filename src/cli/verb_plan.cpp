@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <future>
+#include <nlohmann/json.hpp>
 
 #include "arena/csv.h"
 #include "arena/draw.h"
@@ -15,6 +16,7 @@
 #include "base/text.h"
 #include "cli/links.h"
 #include "cli/output.h"
+#include "cli/plan_serve.h"
 #include "cli/verb.h"
 #include "engine/plan_builder.h"
 #include "ir/text.h"
@@ -103,6 +105,7 @@ void print_fits(const BudgetPlans& fits, int64_t batch, int64_t memory, const co
   say("  peak {}, in host memory {}, {:.2f} s per micro-batch on {} (modeled; expected {:.2f} to {:.2f} s)\n",
       human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds, gpu.full_name,
       report.time.expected.low, report.time.expected.high);
+  if (report.encoded.num_encoded > 0) say("  {}\n", planner::describe(report.encoded));
   say("largest micro-batch with recompute and offload: {} (peak {})\n", fits.largest->batch,
       human_bytes(fits.largest->peak_bytes));
 }
@@ -195,7 +198,7 @@ void print_parallel_plans(const PlanArguments& arguments, const std::vector<std:
     if (sizes.empty() || sizes.back() != human_bytes(num_bytes)) sizes.push_back(human_bytes(num_bytes));
   }
   say("{}, updates of {} x {}, {}, on GPUs of {}; time by a model of {}: simulated, not measured\n{}",
-      recipe::model_name(recipe), recipe.train.accumulate, recipe.train.batch, name_of(recipe.precision),
+      recipe::model_name(recipe), recipe.train.accumulate, recipe.train.batch, recipe::precision_name(recipe),
       fmt::join(sizes, " and "), gpu.full_name, planner::to_table(ways));
 }
 
@@ -227,7 +230,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
     say("{}\n", plan_json(report, fits, memory));
   } else {
     say("{} at micro-batch {}, {}\n{}", recipe::model_name(recipe), recipe.train.batch,
-        name_of(recipe.precision), planner::to_table(report));
+        recipe::precision_name(recipe), planner::to_table(report));
     say("drawing of the arena: {}\n", arguments.svg);
   }
   if (fits && !arguments.json) print_fits(*fits, options.batch, memory, on_gpu.device);
@@ -266,6 +269,7 @@ struct PackArguments {
   std::string out;
   int64_t capacity = -1;
   double seconds = 5;
+  bool json = false;
 };
 
 void run_pack(const PackArguments& arguments) {
@@ -279,8 +283,15 @@ void run_pack(const PackArguments& arguments) {
   const int64_t bound = solution.lower_bound;
   const double gap =
       bound == 0 ? 0 : 100 * static_cast<double>(solution.height - bound) / static_cast<double>(bound);
-  say("height {}  bound {}  gap {:.3f}%  seconds {:.3f}{}\n", solution.height, bound, gap, solution.seconds,
-      solution.proven_optimal ? "  optimal" : "");
+  if (arguments.json) {
+    print_json({{"height", solution.height},
+                {"bound", bound},
+                {"seconds", solution.seconds},
+                {"optimal", solution.proven_optimal}});
+  } else {
+    say("height {}  bound {}  gap {:.3f}%  seconds {:.3f}{}\n", solution.height, bound, gap, solution.seconds,
+        solution.proven_optimal ? "  optimal" : "");
+  }
   if (!arguments.out.empty()) write_file_atomically(arguments.out, arena::write_csv(problem, solution));
   if (arguments.capacity < 0 || solution.height <= arguments.capacity) return;
   if (bound > arguments.capacity) {
@@ -299,14 +310,15 @@ void add_plan(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
   CLI::App* verb =
       app.add_subcommand("plan", "Plan the memory and model the step time of a recipe, without running it");
-  verb->add_option("recipe", arguments->recipe, "Recipe file or name")->required();
+  // Not marked as required, because CLI11 would then read the command `serve` as the recipe.
+  verb->add_option("recipe", arguments->recipe, "Recipe file or name");
   verb->add_option("--memory", arguments->memory,
                    "Find the largest micro-batch that fits this budget, e.g. 20GiB");
   CLI::Option* planned = verb->add_option("--gpu", arguments->planned_gpu,
                                           "Find what fits the memory of this GPU, and model its times, e.g. "
                                           "rx9070xt (docs/gpus.md lists the names)");
   verb->add_option("--svg", arguments->svg, "Output file for the drawing of the arena (default plan.svg)");
-  verb->add_flag("--json", arguments->json, "Print JSON");
+  add_json(*verb, arguments->json);
   CLI::Option* model =
       verb->add_option("--model-gpu", arguments->gpu,
                        "GPU for modeled times, e.g. h200 (default: the GPU of the recipe, or rx7900xt)");
@@ -315,7 +327,10 @@ void add_plan(CLI::App& app) {
   add_links(*verb, arguments->links);
   allow_overrides(*verb);
   set_example(*verb, "hearth plan recipes/demo.yaml --gpu rx7900xt");
+  CLI::App* serve = add_plan_serve(*verb);
   verb->callback([=] {
+    if (serve->parsed()) return;
+    if (arguments->recipe.empty()) user_error("recipe is required; try hearth plan --help");
     if (!arguments->planned_gpu.empty()) arguments->gpu = arguments->planned_gpu;
     run_plan(*verb, *arguments);
   });
@@ -333,14 +348,25 @@ void add_dump(CLI::App& app) {
 }
 
 void add_ops(CLI::App& app) {
+  const auto json = std::make_shared<bool>(false);
   CLI::App* verb = app.add_subcommand("ops", "List the ops");
+  add_json(*verb, *json);
   set_example(*verb, "hearth ops");
-  verb->callback([] {
+  verb->callback([=] {
+    Json ops = Json::array();
     for (const ir::OpDef* op : ops::op_list()) {
+      if (*json) {
+        ops.push_back({{"name", op->name},
+                       {"doc", op->doc},
+                       {"inputs", op->inputs},
+                       {"has_gradient", op->vjp != nullptr}});
+        continue;
+      }
       say("  {:<26} {:<9} {}\n", op->name, op->vjp != nullptr ? "gradient" : "", op->doc);
       say("    {}\n",
           op->inputs.empty() ? "no inputs" : fmt::format("inputs: {}", fmt::join(op->inputs, ", ")));
     }
+    if (*json) print_json({{"ops", ops}});
   });
 }
 
@@ -355,6 +381,7 @@ void add_pack(CLI::App& app) {
   verb->add_option("--seconds", arguments->seconds, "Max duration of the search in seconds (default 5)")
       ->check(CLI::Range(0.0, 1e6));
   verb->add_option("--out", arguments->out, "Output CSV file with columns id,lower,upper,size,offset");
+  add_json(*verb, arguments->json);
   set_example(*verb, "hearth pack buffers.csv --out packed.csv");
   verb->callback([=] { run_pack(*arguments); });
 }

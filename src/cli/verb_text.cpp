@@ -1,6 +1,7 @@
 #include <chrono>
 #include <iostream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "base/foreign.h"
 #include "cli/output.h"
@@ -16,6 +17,7 @@ struct TextArguments {
   std::vector<std::string> files;
   std::string text;
   bool special = false;
+  bool json = false;
 };
 
 text::SpecialTokens special_of(const TextArguments& arguments) {
@@ -25,6 +27,11 @@ text::SpecialTokens special_of(const TextArguments& arguments) {
 void print_tokens(const text::Tokenizer& tokenizer, const TextArguments& arguments, const std::string& text) {
   std::vector<int32_t> ids;
   tokenizer.encode(text, special_of(arguments), ids);
+  if (arguments.json) {
+    Json tokens = Json::array();
+    for (const int32_t id : ids) tokens.push_back({{"id", id}, {"text", tokenizer.token(id)}});
+    return print_json({{"tokens", tokens}});
+  }
   for (const int32_t id : ids) say("{:8}  {}\n", id, printable(tokenizer.token(id), false));
 }
 
@@ -43,6 +50,7 @@ void print_count(const std::string& name, const Count& count) {
 
 void count_files(const text::Tokenizer& tokenizer, const TextArguments& arguments) {
   Count all;
+  Json json = Json::array();
   std::vector<int32_t> ids;
   for (const std::string& file : arguments.files) {
     const std::string text = read_file(file);
@@ -52,9 +60,15 @@ void count_files(const text::Tokenizer& tokenizer, const TextArguments& argument
     tokenizer.encode(text, special_of(arguments), ids);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     const Count count = {std::ssize(ids), std::ssize(text), took.count()};
-    print_count(file, count);
+    if (arguments.json) {
+      json.push_back(
+          {{"file", file}, {"tokens", count.tokens}, {"bytes", count.bytes}, {"seconds", count.seconds}});
+    } else {
+      print_count(file, count);
+    }
     all = {all.tokens + count.tokens, all.bytes + count.bytes, all.seconds + count.seconds};
   }
+  if (arguments.json) return print_json({{"files", json}});
   if (arguments.files.size() > 1) print_count("together", all);
 }
 
@@ -78,6 +92,7 @@ void add_tokenize(CLI::App& app) {
                    "Text whose tokens are printed (default: read from standard input)");
   verb->add_flag("--special", arguments->special,
                  "Parse special tokens in the text (default: as plain text)");
+  add_json(*verb, arguments->json);
   set_example(*verb, "hearth tokenize MODEL --text \"Once upon a time\"");
   verb->callback([=] { run_tokenize(*verb, *arguments); });
 }

@@ -38,7 +38,7 @@ void add_topology(CLI::App& app) {
                  "Measure copies of each GPU separately and of all GPUs at the same time");
   verb->add_option("--root", arguments->root,
                    "Read copies of another machine's files in this folder (sys, proc, dev, etc)");
-  verb->add_flag("--json", arguments->json, "Print JSON");
+  add_json(*verb, arguments->json);
   set_example(*verb, "hearth topology");
   verb->callback([=] { run_topology(*arguments); });
 }

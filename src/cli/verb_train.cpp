@@ -1,16 +1,20 @@
 #include <algorithm>
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/output.h"
 #include "base/run_files.h"
+#include "cli/live_page.h"
 #include "cli/output.h"
+#include "cli/run_status.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "hub/model_folder.h"
 #include "run/launch.h"
 #include "run/launched.h"
 #include "run/suggest_recipe.h"
+#include "supervise/worker.h"
 #include "tasks/task_def.h"
 
 namespace hearth::cli {
@@ -22,7 +26,9 @@ struct TrainArguments {
   bool resume = false;
   bool accept = false;
   bool accepts_changed_inputs = false;
+  bool shows_page = false;
   std::string dump_gradients;
+  bool json = false;
 };
 
 /// Returns the path or name of the recipe: the argument, or config.yaml of the resumed run.
@@ -54,7 +60,11 @@ std::string shell_word(const std::string& word) {
 std::string command_of(const TrainArguments& arguments, const std::vector<std::string>& overrides) {
   std::string line = "hearth train";
   if (!arguments.recipe.empty()) line += " " + shell_word(arguments.recipe);
-  for (const std::string& override : overrides) line += " " + shell_word(override);
+  for (const std::string& override : overrides) {
+    // The report shows this line, but the URL may be a secret.
+    const bool is_secret = override.starts_with("log.webhook=http");
+    line += " " + shell_word(is_secret ? "log.webhook=URL" : override);
+  }
   if (arguments.resume) line += " --resume";
   if (!arguments.out.empty()) line += " --out " + shell_word(arguments.out);
   return line;
@@ -79,7 +89,8 @@ void use_run_folder(recipe::Recipe& recipe, const fs::path& run) {
 /// recipe and its overrides. Returns false if the command is only printed.
 bool suggest(TrainArguments& arguments, std::vector<std::string>& overrides) {
   const run::Suggestion suggestion = run::suggest_recipe(arguments.recipe);
-  for (const std::string& line : suggestion.found) say("{}: {}\n", arguments.recipe, line);
+  std::FILE* const out = arguments.json ? stderr : stdout;
+  for (const std::string& line : suggestion.found) say(out, "{}: {}\n", arguments.recipe, line);
   // The user's overrides come last, because later overrides win.
   overrides.insert(overrides.begin(), suggestion.overrides.begin(), suggestion.overrides.end());
   const bool has_model = std::ranges::any_of(overrides, [](const std::string& key) {
@@ -91,12 +102,28 @@ bool suggest(TrainArguments& arguments, std::vector<std::string>& overrides) {
     overrides.emplace_back("model=MODEL");
   }
   arguments.recipe = suggestion.recipe;
-  say("recipe that fits: {}\n\n  {}\n\n", arguments.recipe, command_of(arguments, overrides));
+  const std::string command = command_of(arguments, overrides);
+  say(out, "recipe that fits: {}\n\n  {}\n\n", arguments.recipe, command);
   if (arguments.accept) return true;
-  say("Run this command to train, or add --yes to yours. hearth validate {} ... checks data and memory "
+  if (arguments.json)
+    print_json({{"recipe", arguments.recipe}, {"overrides", overrides}, {"command", command}});
+  say(out,
+      "Run this command to train, or add --yes to yours. hearth validate {} ... checks data and memory "
       "first.\n",
       arguments.recipe);
   return false;
+}
+
+/// Serves the live page of the folder that contains the run, in a separate process that ends with this one.
+std::unique_ptr<supervise::Worker> start_page(const fs::path& run) {
+  const fs::path runs = run.has_parent_path() ? run.parent_path() : ".";
+  make_folder(runs);
+  return std::make_unique<supervise::Worker>([&] {
+    return print_error(run::exit_status_of([&] {
+      serve_live_page(runs.string(), {});
+      return 0;
+    }));
+  });
 }
 
 void run_train(const CLI::App& verb, TrainArguments arguments) {
@@ -117,6 +144,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   std::signal(SIGPIPE, SIG_IGN);
   if (!arguments.dump_gradients.empty()) check_writable_file(arguments.dump_gradients);
   run::Resolved prepared = run::prepare_run(std::move(recipe), out, arguments.resume);
+  const auto page = arguments.shows_page ? start_page(out) : nullptr;
   exit_code() = run::launch({.job = std::move(prepared.job),
                              .notes = std::move(prepared.notes),
                              .out = out,
@@ -124,16 +152,19 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
                              .command = command,
                              .accepts_changed_inputs = arguments.accepts_changed_inputs,
                              .dump_gradients = arguments.dump_gradients,
-                             .open_reporter = open_terminal,
+                             .open_reporter = arguments.json ? open_error_terminal : open_terminal,
                              .print_error = print_error});
+  if (arguments.json) print_json(run_status(out));
 }
 
 /// Adds the flags that train and resume share.
 void add_flags(CLI::App& verb, TrainArguments& arguments) {
   verb.add_flag("--accept-changed-inputs", arguments.accepts_changed_inputs,
                 "Resume even if training data, tokenizer or base weights have changed");
+  verb.add_flag("--ui", arguments.shows_page, "Show the run in the browser while it trains (hearth ui)");
   verb.add_option("--dump-gradients", arguments.dump_gradients,
                   "Output file for the gradients of the first micro-batch (safetensors)");
+  add_json(verb, arguments.json);
   allow_overrides(verb);
 }
 

@@ -9,13 +9,16 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/run_files.h"
 #include "base/text.h"
 #include "cli/output.h"
+#include "cli/run_status.h"
 #include "cli/verb.h"
 #include "io/log_tail.h"
+#include "run/gpu_readings.h"
 #include "system/machine.h"
 #include "system/sampler.h"
 
@@ -30,6 +33,7 @@ struct WatchArguments {
   std::vector<std::string> runs;
   double seconds = 1;
   bool once = false;
+  bool json = false;
   std::string root = "/";
 };
 
@@ -176,6 +180,22 @@ std::string page(const WatchArguments& arguments, std::span<const system::GpuRea
   return printable(text);
 }
 
+Json json_of(const system::GpuReading& reading) {
+  Json json = {{"address", reading.name()}};
+  for (const auto& [name, value] : run::kGpuQuantities)
+    if (std::isfinite(reading.*value)) json[name] = reading.*value;
+  if (reading.memory_used_bytes >= 0) json["memory_used_bytes"] = reading.memory_used_bytes;
+  if (reading.memory_bytes >= 0) json["memory_bytes"] = reading.memory_bytes;
+  return json;
+}
+
+void print_status(const WatchArguments& arguments, std::span<const system::GpuReading> readings) {
+  Json gpus = Json::array(), runs = Json::array();
+  for (const system::GpuReading& reading : readings) gpus.push_back(json_of(reading));
+  for (const fs::path& run : runs_to_show(arguments)) runs.push_back(run_status(run));
+  print_json({{"gpus", gpus}, {"runs", runs}});
+}
+
 void run_watch(const WatchArguments& arguments) {
   for (const std::string& run : arguments.runs)
     if (!path_exists(run)) user_error("there is no run folder '{}'", run);
@@ -197,6 +217,7 @@ void run_watch(const WatchArguments& arguments) {
     }
   };
   wait_for_readings();
+  if (arguments.json) return print_status(arguments, sampler.readings());
   constexpr size_t kColumns = 100;
   if (arguments.once || isatty(STDOUT_FILENO) == 0 || isatty(STDIN_FILENO) == 0) {
     say("{}", page(arguments, sampler.readings(), messages, kColumns));
@@ -222,6 +243,7 @@ void add_watch(CLI::App& app) {
   verb->add_option("--seconds", arguments->seconds, "Seconds between two updates (default 1)");
   verb->add_flag("--once", arguments->once, "Print once and exit");
   verb->add_option("--root", arguments->root, "Read copies of another machine's sensor files in this folder");
+  add_json(*verb, arguments->json);
   set_example(*verb, "hearth watch --once");
   verb->callback([=] { run_watch(*arguments); });
 }
