@@ -175,12 +175,27 @@ TEST_F(Adapter, PlanShowsFrozenWeights) {
               testing::Not(testing::HasSubstr("frozen weights")));
 }
 
+TEST_F(Adapter, PlansTheMemoryOfSlots) {
+  EXPECT_THAT(works("hearth plan serve ./base --slots 3 --context 50"),
+              testing::HasSubstr("3 slots of 50 tokens"));
+  EXPECT_THAT(works("hearth plan serve ./base --slots 3 --json"), testing::HasSubstr("\"cache_bytes\":"));
+  refused("hearth plan serve ./base --slots 3 --context 50 --memory 2KiB",
+          {"need", "2.00 KiB are available"});
+  refused("hearth plan serve ./base --memory much", {"--memory", "'much'"});
+  refused("hearth plan", {"recipe is required", "hearth plan --help"});
+}
+
 TEST_F(Adapter, Mistakes) {
   refused(kTrain + " adapter.targets=[q_prj]", {"adapter.targets", "'q_prj'", "did you mean 'q_proj'?"});
   refused(kTrain + " adapter.targets=[]", {"adapter.targets", "all-linear"});
   refused(kTrain + " adapter.rank=0", {"adapter.rank", "1 to 65536"});
   refused(kTrain + " adapter=lore", {"adapter.name", "'lora'"});
   refused(kTrain + " adapter.quantize=nf3", {"adapter.quantize", "'nf4'"});
+  refused(kTrain + " quantize.qat=q4_0", {"quantize.qat", "an adapter freezes", "--type q4_0"});
+  refused(kTrain + " quantize.qat=fp8 adapter.quantize=nf4", {"quantize.qat and adapter.quantize", "remove"});
+  refused(kTrain + " quantize.qat=fp8 quantize.group=8", {"quantize.group", "8da4w", "'fp8'"});
+  refused(kTrain + " quantize.qat=int4",
+          {"quantize.qat=int4 rounds no layer", "128 inputs", "quantize.group"});
   refused(kTrain + " --out run", {"run already contains a run"});
   refused("hearth train recipe.yaml model=./base adapter.path=base", {"base/adapter_config.json"});
   refused("hearth merge --adapter run --out base", {"base'", "files in it"});

@@ -35,7 +35,7 @@ TEST_F(Completions, AreRecipesFlagsAndKeysOfAVerb) {
 }
 
 TEST_F(Completions, AreTheChoicesOfAFlag) {
-  EXPECT_EQ(offered("hearth export MODEL --format "), " hf gguf onnx diffusers kohya \n");
+  EXPECT_EQ(offered("hearth export MODEL --format "), " hf gguf compressed-tensors onnx diffusers kohya \n");
   // A file: bash's own completion takes over.
   EXPECT_EQ(offered("hearth export MODEL --out "), "  \n");
 }

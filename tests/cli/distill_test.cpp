@@ -1,4 +1,5 @@
 #include "cli/program.h"
+#include "io/safetensors.h"
 #include "tiny_language_model.h"
 
 namespace hearth {
@@ -85,6 +86,76 @@ TEST_F(Distill, ATeacherThatRunsDuringTrainingGivesWhatItsFileGives) {
   EXPECT_LT(std::abs(std::stod(log.substr(log.find(key) + key.size()))), 1e-5);
 }
 
+TEST_F(Distill, ATeacherInFewerBitsTeachesAlmostAlike) {
+  const std::string train = "hearth train student.yaml distill.weight=0.9 ";
+  works(train + "distill.from=teacher --out full");
+  for (const char* kind : {"int8", "nf4", "fp8"}) {
+    const std::string keys = fmt::format("distill.from=teacher distill.quantize={} --out ", kind);
+    works(train + keys + kind);
+    EXPECT_NEAR(last_eval_loss("full"), last_eval_loss(kind), 2e-2) << kind;
+    EXPECT_FALSE(get("full/model.safetensors") == get(std::string(kind) + "/model.safetensors")) << kind;
+  }
+  works(train + "distill.from=teacher distill.quantize=int8 train.steps=3 --out parts");
+  works("hearth train --resume --out parts train.steps=6");
+  EXPECT_TRUE(get("int8/model.safetensors") == get("parts/model.safetensors"));
+}
+
+/// Surogate's sidecar of a shard with the entries of a captured file: an entry for each token, as long as all
+/// training rows are consecutive parts of the shard.
+TEST_F(Distill, ASidecarOfSurogateTeachesAsACapturedFileDoes) {
+  std::vector<int32_t> tokens(1000);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 89);
+  const Shape shape{std::ssize(tokens)};
+  const std::vector<io::TensorView> views = {
+      {.name = "tokens", .dtype = DType::i32, .shape = shape, .bytes = std::as_bytes(std::span(tokens))}};
+  io::write_safetensors(at("tokens.safetensors"), views);
+  const std::string data = " data.path=tokens.safetensors ";
+  capture("--top-k 5" + data);
+  const auto text_of = [](auto values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  const auto header = [&](const std::string& magic, std::vector<int32_t> fields) {
+    std::string made = magic + text_of(fields);
+    made.resize(1024);
+    return made;
+  };
+  // The captured file has a header of 64 bytes, and its entries are one block: ids, then log-probabilities.
+  const std::string captured = get("t.kd");
+  uint64_t num_entries = 0;
+  std::memcpy(&num_entries, captured.data() + 16, sizeof(num_entries));
+  ASSERT_LT(num_entries, 1000U);
+  std::string ids(tokens.size() * 5 * 4, 0), halves(tokens.size() * 5 * 2, 0);
+  for (size_t entry = 0; entry < num_entries; ++entry) {
+    for (size_t j = 0; j < 5; ++j) {
+      // Reverses the order, because ids of Surogate are not ascending.
+      const size_t from = 5 * entry + j, to = 5 * entry + 4 - j;
+      ids.replace(4 * to, 4, captured, 64 + 4 * from, 4);
+      halves.replace(2 * to, 2, captured, 64 + 20 * num_entries + 2 * from, 2);
+    }
+  }
+  put("train-000.bin", header("BIN.TOK\n", {2, 4, 1000, 100, 0, 0}) + text_of(tokens));
+  std::string head = header("KD.LOGP\n", {1, 5, 1000, 100, 0, 0});
+  head.replace(64, 16, "0123456789abcdef");
+  put("train-000.bin.kd", head + ids + halves);
+  works(student("by_file", data));
+  const std::string train = "hearth train student.yaml" + data + "distill.from=train-000.bin.kd --out ";
+  works(train + "by_sidecar");
+  EXPECT_TRUE(get("by_file/model.safetensors") == get("by_sidecar/model.safetensors"));
+  works(train + "two devices=2 train.shards=2");
+  works(train + "one train.shards=2");
+  EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors"));
+  refused(train + "run data.path=text.txt", {"captured from other tokens than those of text.txt"});
+  refused(train + "run data.val_share=0.1", {"has entries for", "data.val_share"});
+  refused(train + "run distill.top_k=3", {"distill.top_k"});
+  put(".tokenize_hash", "fedcba9876543210\n");
+  refused(train + "run", {"'0123456789abcdef'", "'fedcba9876543210'", "distill-capture"});
+  put(".tokenize_hash", "0123456789abcdef\n");
+  works(train + "again");
+  fs::rename(at("train-000.bin"), at("moved"));
+  refused(train + "run", {"token shard 'train-000.bin', which does not exist"});
+}
+
 TEST_F(Distill, TheTeacherChangesTheStudent) {
   capture("--top-k 8");
   works("hearth train student.yaml --out alone train.steps=3");
@@ -126,15 +197,15 @@ TEST_F(Distill, AnotherTokenizerIsRefused) {
 TEST_F(Distill, KeysWithoutEffectAreRefused) {
   capture("--top-k 8");
   refused(student("run", "distill.top_k=9"),
-          {"distill.top_k is for a teacher in a folder", "8 tokens per entry"});
+          {"distill.top_k is for a teacher that runs during training", "8 tokens per entry"});
+  refused(student("run", "distill.quantize=nf4"), {"distill.quantize is for a teacher that runs"});
   const std::string train = "hearth train student.yaml --out run ";
   refused(train + "distill.weight=0.2", {"distill.weight has no effect without a teacher"});
   refused(train + "distill.from=t.kd distill.beta=0.2", {"distill.beta has no effect", "distill.loss=jsd"});
-  refused("hearth train tiny.yaml --out run distill.from=t.kd",
-          {"distill.from is for language models", "classify"});
+  refused("hearth train tiny.yaml --out run distill.from=t.kd", {"there is no run in 't.kd'"});
   put("pairs.jsonl", preference_line("a", "b", "c") + preference_line("d", "e", "f"));
   refused(train + "train.objective=dpo data=pairs.jsonl distill.from=t.kd",
-          {"distill.from is for language models", "preference"});
+          {"distill.from is for classification", "language models", "preference"});
 }
 
 }  // namespace

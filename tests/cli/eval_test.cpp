@@ -68,6 +68,7 @@ TEST_F(EvalText, MistakesAreNamed) {
   refused("hearth eval none data=text.jsonl", {"'none'"});
   refused("hearth eval model data=learnt.jsonl", {"model.safetensors"});
   refused("hearth eval model", {"'model'", "data=FILE.jsonl"});
+  refused("hearth eval run --report report.html", {"--report is for a run on images", "'run'"});
   refused("hearth eval model data.context=16", {"'model'", "data=FILE.jsonl"});
   refused("hearth eval run --base run data=learnt.jsonl", {"--base"});
   works("hearth train tiny.yaml --out pictures");

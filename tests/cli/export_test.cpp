@@ -60,10 +60,42 @@ class Export : public Program {
 
 TEST_F(Export, GgufIsWrittenAndWrittenAgain) {
   for (const char* type : {"f32", "q4_0", "q8_0"}) {
-    EXPECT_THAT(works(fmt::format("hearth export model --format gguf --type {} --out m.gguf", type)),
+    EXPECT_THAT(works(fmt::format("hearth export model --format gguf --type {} --out m.gguf 2>&1", type)),
                 testing::HasSubstr("m.gguf: 21 tensors"));
     EXPECT_TRUE(get("m.gguf").starts_with("GGUF"));
   }
+}
+
+/// The tiny model has rows of less than 256 elements, which K-quants cannot store.
+TEST_F(Export, RowsThatAKQuantCannotStoreAreNamed) {
+  EXPECT_THAT(works("hearth export model --type q4_K --out m.gguf 2>&1"),
+              testing::AllOf(testing::HasSubstr("m.gguf: 21 tensors"),
+                             testing::ContainsRegex("note: [0-9]+ matrices are stored as (F16|Q5_0), because "
+                                                    "Q4_K needs rows of a multiple of 256 elements")));
+  works("hearth export m.gguf --type f32 --out back");
+}
+
+TEST_F(Export, CompressedTensorsAreReadBack) {
+  EXPECT_THAT(works("hearth export model --format compressed-tensors --scheme w8a8 --out small"),
+              testing::HasSubstr("small: a model folder with 14 layers in w8a8"));
+  EXPECT_LT(fs::file_size(at("small/model.safetensors")), fs::file_size(at("model/model.safetensors")));
+  works("hearth export small --type f32 --out back");
+  EXPECT_THAT(get("small/config.json"), testing::HasSubstr("int-quantized"));
+  EXPECT_THAT(get("back/config.json"), testing::Not(testing::HasSubstr("quantization_config")));
+}
+
+TEST_F(Export, FlagsOfCompressedTensorsAreChecked) {
+  const std::string start = "hearth export model --out x --format ";
+  refused(start + "compressed-tensors", {"--scheme", "w4a16"});
+  refused(start + "hf --scheme fp8", {"--scheme is for --format compressed-tensors", "hf"});
+  refused(start + "compressed-tensors --scheme fp8 --group 32", {"--group is for --scheme w4a16"});
+  refused(start + "compressed-tensors --scheme w4a16", {"no layer has a multiple of 128 inputs", "--group"});
+  refused("hearth export model --out x.gguf --format compressed-tensors --scheme fp8",
+          {"writes a folder", "x.gguf"});
+  works("hearth train tiny.yaml --out pictures");
+  refused("hearth export pictures --out x --format compressed-tensors --scheme fp8",
+          {"is for language models", "'pictures'"});
+  EXPECT_FALSE(has("x"));
 }
 
 /// An exported file gives what an exported folder gives.
@@ -84,6 +116,18 @@ TEST_F(Export, GgufIsAModelForEveryVerb) {
   EXPECT_EQ(get("first-merged/model.safetensors"), get("second-merged/model.safetensors"));
   works_with("plan recipe.yaml model=./{}", "m.gguf");
   refused("hearth train recipe.yaml model=./none.gguf --out run", {"'./none.gguf' is not a GGUF file"});
+}
+
+TEST_F(Export, AGgufFileTeachesAsItsFolderDoes) {
+  works("hearth export model --type f32 --out m.gguf && hearth export model --out folder");
+  for (const char* teacher : {"m.gguf", "folder"})
+    works(
+        fmt::format("export XDG_CACHE_HOME=$PWD/unpacked; hearth train recipe.yaml seed=3 train.steps=3 "
+                    "model.config=tiny/config.json distill.from={0} --out by-{0}",
+                    teacher));
+  EXPECT_TRUE(get("by-m.gguf/model.safetensors") == get("by-folder/model.safetensors"));
+  refused("hearth train recipe.yaml model.config=tiny/config.json distill.from=none.gguf --out run",
+          {"there is no teacher file 'none.gguf'"});
 }
 
 TEST_F(Export, WhatLlamaCppCannotSayIsRefusedInOneSentence) {
@@ -155,7 +199,7 @@ TEST_F(Export, AFolderThatCannotBeWrittenToIsRefusedBeforeAnyWork) {
 }
 
 TEST_F(Export, TheFormatFollowsFromTheEnding) {
-  EXPECT_THAT(works("hearth export model --type q8_0 --out m.gguf"),
+  EXPECT_THAT(works("hearth export model --type q8_0 --out m.gguf 2>&1"),
               testing::HasSubstr("m.gguf: 21 tensors"));
   EXPECT_TRUE(get("m.gguf").starts_with("GGUF"));
   EXPECT_THAT(works("hearth export model --out folder"), testing::HasSubstr("folder: a model folder"));

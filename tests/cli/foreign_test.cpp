@@ -36,7 +36,7 @@ class Foreign : public Program {
       "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 2471645608\n";
 };
 
-TEST_F(Foreign, NamesOnAHubAreDownloadedFirst) {
+TEST_F(Foreign, NamesOnAHubNeedAPrefix) {
   const std::string name = "meta-llama/Llama-3.2-1B";
   put("adapter/adapter_config.json",
       R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
@@ -47,18 +47,16 @@ TEST_F(Foreign, NamesOnAHubAreDownloadedFirst) {
         "merge --adapter {} --out out", "merge --adapter adapter --model {} --out out",
         "tokenize {} --text a"}) {
     refused(fmt::format(fmt::runtime("hearth " + line), name),
-            {"'" + name, "hf download meta-llama/Llama-3.2-1B --local-dir Llama-3.2-1B"});
+            {"'" + name, "write hf:meta-llama/Llama-3.2-1B"});
   }
-  refused("hearth generate https://huggingface.co/Qwen/Qwen3-0.6B --prompt a",
-          {"hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B"});
+  refused("hearth generate https://huggingface.co/Qwen/Qwen3-0.6B --prompt a", {"write hf:Qwen/Qwen3-0.6B"});
   refused("hearth generate adapter --prompt a",
-          {"from adapter_config.json", "--base", "hf download meta-llama/"});
-  refused(validate("tatsu-lab/alpaca"),
-          {"'tatsu-lab/alpaca'", "hf download tatsu-lab/alpaca --repo-type dataset --local-dir alpaca"});
+          {"from adapter_config.json", "--base", "write hf:meta-llama/"});
+  refused(validate("tatsu-lab/alpaca"), {"'tatsu-lab/alpaca'", "write hf:datasets/tatsu-lab/alpaca"});
   for (const char* path :
        {"./model/none", "/none/model", "model/none/more", "data/none.jsonl", "model/none"}) {
     const Result result = shell(fmt::format("hearth generate {} --prompt a", path));
-    EXPECT_EQ(result.err.find("hf download"), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("hf:"), std::string::npos) << result.err;
   }
 }
 
@@ -77,7 +75,7 @@ TEST_F(Foreign, RecipesBringTheirModels) {
   for (const char* config : {"tiny/none/config.json", "recipes/none/config.json"}) {
     refused(fmt::format("hearth plan recipe.yaml model.config={}", config),
             {fmt::format("there is no file '{}'", config)});
-    EXPECT_EQ(get(".err").find("hf download"), std::string::npos);
+    EXPECT_EQ(get(".err").find("hf:"), std::string::npos);
   }
 }
 

@@ -32,6 +32,7 @@ struct Onnx {
   std::vector<std::string> inputs, outputs;
   std::map<std::string, std::string> metadata;
   size_t num_nodes = 0;
+  std::map<std::string, size_t> num_nodes_of;  ///< by operation
 };
 
 uint64_t num_elements(std::string_view tensor) {
@@ -50,7 +51,7 @@ Onnx read_graph(std::string_view graph) {
       const std::string name = texts_of(field.bytes, 8).at(0);
       const size_t bytes = texts_of(field.bytes, 9).at(0).size();
       const size_t each = bytes / std::max<uint64_t>(1, num_elements(field.bytes));
-      EXPECT_TRUE(each == 4 || each == 8) << name << ": " << bytes << " bytes";
+      EXPECT_TRUE(each == 1 || each == 4 || each == 8) << name << ": " << bytes << " bytes";
       EXPECT_TRUE(made.insert(name).second) << name;
     }
     if (field.number == 11) onnx.inputs.push_back(texts_of(field.bytes, 1).at(0));
@@ -60,7 +61,7 @@ Onnx read_graph(std::string_view graph) {
   for (const ProtobufField& node : fields_of(graph)) {
     if (node.number != 1) continue;
     ++onnx.num_nodes;
-    EXPECT_FALSE(texts_of(node.bytes, 4).at(0).empty());
+    ++onnx.num_nodes_of[texts_of(node.bytes, 4).at(0)];
     for (const std::string& name : texts_of(node.bytes, 1))
       EXPECT_TRUE(name.empty() || made.contains(name)) << name;
     for (const std::string& name : texts_of(node.bytes, 2)) EXPECT_TRUE(made.insert(name).second) << name;
@@ -90,8 +91,8 @@ class OnnxFile : public Program {
   std::string train(const std::string& keys) const {
     return "hearth train tiny.yaml train.steps=2 data.count=8 data.val_count=2 train.batch=2 " + keys;
   }
-  Onnx exported(const std::string& run) const {
-    EXPECT_THAT(works(fmt::format("hearth export {} --format onnx --out {}.onnx", run, run)),
+  Onnx exported(const std::string& run, const std::string& flags = "") const {
+    EXPECT_THAT(works(fmt::format("hearth export {} --format onnx --out {}.onnx {}", run, run, flags)),
                 AllOf(HasSubstr(run + ".onnx: ONNX of "), HasSubstr("input 'images' [N, 3, ")));
     return read_onnx(get(run + ".onnx"));
   }
@@ -112,11 +113,34 @@ TEST_F(OnnxFile, AModelOfEachTaskCanBeRead) {
   }
 }
 
+TEST_F(OnnxFile, AnInt8ModelHasAboutAQuarterOfTheBytes) {
+  works(train("model.name=smallcnn data.image_size=16 --out run"));
+  const Onnx exact = exported("run");
+  const uintmax_t exact_bytes = fs::file_size(at("run.onnx"));
+  for (const char* ranges : {"mse", "minmax"}) {
+    const Onnx onnx = exported("run", fmt::format("--type int8 --calibration-images 1 --ranges {}", ranges));
+    EXPECT_LT(fs::file_size(at("run.onnx")), 3 * exact_bytes / 10);
+    EXPECT_EQ(onnx.num_nodes_of.at("Conv"), exact.num_nodes_of.at("Conv"));
+    EXPECT_GE(onnx.num_nodes_of.at("QuantizeLinear"), onnx.num_nodes_of.at("Conv"));
+    EXPECT_GT(onnx.num_nodes_of.at("DequantizeLinear"), 2 * onnx.num_nodes_of.at("Conv"));
+  }
+}
+
+TEST_F(OnnxFile, FlagsOfInt8AreRefusedWhereTheyMeanNothing) {
+  works(train("--out run"));
+  refused("hearth export run --out run.onnx --data images", {"--data", "--type int8", "not set"});
+  refused("hearth export run --out run.onnx --type f32 --ranges mse", {"--ranges", "--type is f32"});
+  refused("hearth export run --type int8 --out folder", {"--type int8 is for ONNX", "--out NAME.onnx"});
+  refused("hearth export run --type int8 --out run.onnx --data missing", {"missing"});
+  refused("hearth export run --type int8 --out run.onnx --calibration-images 0", {"--calibration-images"});
+  EXPECT_FALSE(has("run.onnx"));
+}
+
 TEST_F(OnnxFile, ADetectorWithoutCounterpartIsRefusedAndNothingIsLeft) {
   works(train("model.name=fcos_resnet50_fpn model.width=8 data.image_size=64 --out run"));
   refused("hearth export run --format onnx --out run.onnx",
           {"fcos_resnet50_fpn cannot be exported to ONNX", "YOLOX", "--format hf"});
-  refused("hearth export run --format onnx --type bf16 --out run.onnx", {"--type f32", "bf16"});
+  refused("hearth export run --format onnx --type bf16 --out run.onnx", {"--type f32 or int8", "bf16"});
   refused("hearth export run --format onnx --out run.pt", {"--out NAME.onnx", "'run.pt'"});
   refused("hearth export run --out h.pt", {"'h.pt'", "a folder", "use --out h"});
   EXPECT_FALSE(has("h.pt"));

@@ -187,12 +187,21 @@ TEST_F(Report, TakesAFolderAndLeavesAPage) {
   EXPECT_EQ(count_of(page, "src='http"), 0U);
 }
 
+TEST_F(Report, OfEightBitsNamesThePeakOfItsMfu) {
+  const std::string run = "hearth bench report -t pretrain -m Llama-260K -p FP8 --threads 1 --steps 2 ";
+  EXPECT_THAT(works(run + "--model-gpu rx9070xt --out made"),
+              AllOf(HasSubstr("FP8: batch"), HasSubstr("% of the FP8 peak")));
+  EXPECT_THAT(works(run + "--model-gpu rx7900xt --out again"), Not(HasSubstr("of the FP8 peak")));
+  EXPECT_EQ(table("made/perf_Llama-260K.csv").size(), 2U);
+}
+
 TEST_F(Report, OfWhatThereIsNotIsRefusedInASentence) {
   const std::string report = "hearth bench report ";
   refused(report, {"-m", "Llama-3.1-8B"});
   refused(report + "-m Lama-3.1-8B", {"'Lama-3.1-8B'", "did you mean 'Llama-3.1-8B'?", "--models"});
-  refused(report + "-m Llama-3.1-8B -p FP8", {"BF16 or FP32", "FP8", "8 bits"});
-  refused(report + "-m Llama-3.1-8B -p INT4", {"BF16 or FP32", "'INT4'"});
+  refused(report + "-m ResNet-18 -p FP8", {"BF16 or FP32", "ResNet-18", "FP8"});
+  refused(report + "-t finetune_qlora -m Llama-3.1-8B -p FP8", {"BF16 or FP32", "nf4", "FP8"});
+  refused(report + "-m Llama-3.1-8B -p INT4", {"BF16, FP32 or FP8", "'INT4'"});
   refused(report + "-m Llama-3.1-8B -t posttrain", {"pretrain", "finetune_qlora", "'posttrain'"});
   refused(report + "-m Llama-2-7B -s 8192", {"16 to 4096", "-s of Llama-2-7B", "8192"});
   refused(report + "-m Llama-3.1-8B -s 0", {"-s", "0"});

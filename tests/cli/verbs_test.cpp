@@ -142,7 +142,11 @@ TEST_F(Verbs, TrainLeavesAReportOfOnePage) {
                            "<h2>The arena over one training step</h2>", "</html>"}) {
     EXPECT_EQ(count_of(report, part), 1U) << part;
   }
-  EXPECT_EQ(count_of(report, "src='data:image/png;base64,"), 32U);
+  const std::string samples = report.substr(report.find("<h2>Sample predictions</h2>"));
+  EXPECT_EQ(count_of(samples, "src='data:image/png;base64,"), 32U);
+  for (const char* part : {"<h2>Precision, recall and F1</h2>", "<h2>Calibration</h2>", "<h2>Labels</h2>",
+                           "<h2>Classes</h2>", "<h2>Worst mistakes</h2>"})
+    EXPECT_EQ(count_of(report, part), 1U) << part;
   EXPECT_GE(count_of(report, "<svg"), 4U) << "curves and arena";
   EXPECT_EQ(count_of(report, "src='http"), 0U);
   EXPECT_EQ(count_of(report, "<th class='row'>"), 11U) << "a row for each class";
@@ -175,6 +179,25 @@ TEST_F(Verbs, ResumeIsAVerb) {
   EXPECT_THAT(works("hearth resume run --train.steps 10"), HasSubstr("done: 10 steps"));
   refused("hearth resume none", {"config.yaml", "'none'"});
   refused("hearth resume", {"run is required"});
+}
+
+TEST_F(Verbs, ResumeWorkersAndEvalReportEqualFigures) {
+  const auto figures = [&](const std::string& run) {
+    const std::string report = get(run + "/report.html");
+    const size_t begin = report.find("<h2>Precision");
+    return report.substr(begin, std::min(report.find("<h2>The arena"), report.find("</main>")) - begin);
+  };
+  works("hearth train tiny.yaml --out one train.shards=2");
+  EXPECT_THAT(figures("one"), AllOf(HasSubstr("Worst mistakes"), HasSubstr("Calibration")));
+  works(
+      "cp -r one resumed && rm -r resumed/checkpoints/step-000000006 resumed/report.html && hearth resume "
+      "resumed");
+  EXPECT_EQ(figures("resumed"), figures("one"));
+  works("hearth train tiny.yaml --out two devices=2");
+  EXPECT_EQ(figures("two"), figures("one"));
+  // The only evaluation is the last one, so the best weights are those of the report.
+  works("mkdir evaluated && hearth eval one --report evaluated/report.html");
+  EXPECT_EQ(figures("evaluated"), figures("one"));
 }
 
 TEST_F(Verbs, TheTimeOfAReportCountsFromTheFirstStart) {
