@@ -14,7 +14,7 @@ sys.path.pop(0)
 import gguf  # noqa: E402
 import numpy  # noqa: E402
 import torch  # noqa: E402
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, logging  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast, logging  # noqa: E402
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -28,11 +28,14 @@ TYPES = {
     "f16": gguf.GGMLQuantizationType.F16,
     "bf16": gguf.GGMLQuantizationType.BF16,
     "q4_0": gguf.GGMLQuantizationType.Q4_0,
+    "q5_0": gguf.GGMLQuantizationType.Q5_0,
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
 }
-FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "bf16": 32}
-BLOCKS = (TYPES["q4_0"], TYPES["q8_0"])
-# Stored as q8_0 where other matrices are q4_0.
+FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "q5_0": 8, "q4_K": 14, "q5_K": 16, "q6_K": 18, "bf16": 32}
+BLOCKS = (TYPES["q4_0"], TYPES["q5_0"], TYPES["q8_0"])
+# A K-quant, the type of rows that are not a multiple of 256, and gguf-py's quantizer of about as many bits.
+K_QUANTS = {"q4_K": ("Q5_0", "Q4_0"), "q5_K": ("Q5_1", "Q5_0"), "q6_K": ("Q8_0", "Q5_0")}
+# Stored as q8_0 where other matrices are q4_0 or q5_0.
 TABLES = ("token_embd.weight", "output.weight")
 # Room for a byte fallback.
 VOCAB = SMALL["vocab_size"] = 300
@@ -119,7 +122,7 @@ def check_tensor(tensor, value, kind):
         kind = gguf.GGMLQuantizationType.F32
     elif kind in BLOCKS and value.shape[-1] % 32 != 0:
         kind = gguf.GGMLQuantizationType.F16
-    elif kind == TYPES["q4_0"] and tensor.name in TABLES:
+    elif kind in (TYPES["q4_0"], TYPES["q5_0"]) and tensor.name in TABLES:
         kind = TYPES["q8_0"]
     expect(f"type of {tensor.name}", tensor.tensor_type, kind)
     expect(f"shape of {tensor.name}", tensor.shape.tolist(), list(reversed(value.shape)))
@@ -141,6 +144,49 @@ def check_tensors(family, name, folder):
     for key, value in wanted.items():
         check_tensor(tensors[key], value, TYPES[name])
     return f"{family} in {name}: {len(wanted)} tensors are gguf-py's, bit for bit"
+
+
+def make_wide_folder(folder):
+    """A model whose rows have 256 elements, except those of down_proj, which have 320."""
+    sizes = {**SMALL, "hidden_size": 256, "intermediate_size": 320, "num_hidden_layers": 1}
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **sizes))
+    model.save_pretrained(folder / "model")
+    tokenizer, *_ = make_tokenizer("llama")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>").save_pretrained(folder / "model")
+    return model
+
+
+def error(found, wanted):
+    return numpy.sqrt(numpy.square(found - wanted).mean() / numpy.square(wanted).mean())
+
+
+def check_k_quant(name, folder):
+    """gguf-py has no quantizers of K-quants: the errors are held against those of its types of about as many bits."""
+    fallback, other = (gguf.GGMLQuantizationType[kind] for kind in K_QUANTS[name])
+    wanted = wanted_tensors(make_wide_folder(folder))
+    hearth("export", folder / "model", "--type", name, "--out", folder / "m.gguf")
+    fields, tensors = read(folder / "m.gguf")
+    expect("file type", fields["general.file_type"], FILE_TYPES[name])
+    hearth("export", folder / "m.gguf", "--type", "f32", "--out", folder / "back")
+    back = AutoModelForCausalLM.from_pretrained(folder / "back")
+    read_back, ratios = wanted_tensors(back), []
+    for key, value in wanted.items():
+        kind = gguf.GGMLQuantizationType["Q6_K" if key in TABLES else name.upper()]
+        kind = fallback if value.shape[-1] % 256 else kind
+        if value.ndim < 2:
+            continue
+        expect(f"type of {key}", tensors[key].tensor_type, kind)
+        values = gguf.dequantize(tensors[key].data, kind)
+        if not numpy.array_equal(values, read_back[key]):
+            raise AssertionError(f"{key}: Hearth reads other values than gguf-py")
+        if kind == fallback:
+            expect(f"bytes of {key}", tensors[key].data.tobytes(), gguf.quantize(value, kind).tobytes())
+        else:
+            ratios.append(error(values, value) / error(gguf.dequantize(gguf.quantize(value, other), other), value))
+    if max(ratios) >= 1:
+        raise AssertionError(f"{name}: {max(ratios):.2f} times the error of {other.name}")
+    return f"{name}: gguf-py dequantizes to Hearth's values; {max(ratios):.2f} times the error of {other.name}"
 
 
 def wanted_fields(model):
@@ -253,4 +299,7 @@ def checks(names):
 
 if __name__ == "__main__":
     logging.disable_progress_bar()
-    sys.exit(run_checks(checks(sys.argv[1:] or list(FAMILIES))))
+    named = sys.argv[1:]
+    wide = {name: (name, lambda folder, name=name: check_k_quant(name, folder)) for name in K_QUANTS}
+    families = [name for name in named or FAMILIES if name not in wide]
+    sys.exit(run_checks([*checks(families), *(check for name, check in wide.items() if not named or name in named)]))

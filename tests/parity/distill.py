@@ -3,6 +3,7 @@
 A teacher is captured (hearth distill capture), then a student learns from the file with each divergence. The formula is
 TRL's generalized_jsd_loss, applied to the classes of DistillFormula (the listed tokens, and all others as one), plus
 cross-entropy: gradients of the first micro-batch and 10 losses. TRL's own function is compared where it is installed.
+Image classifiers learn from a second one, with batch norm in evaluation mode, by the same formula over all classes.
 Needs ./hearth (tools/build).
 """
 
@@ -15,7 +16,22 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from language import BATCH, CONTEXT, EAGER, VOCAB, loss_of, make_model, row, tokens_for, train_on
-from parity import descend, gradient_gap, hearth, logged_losses, make_optimizer, relative_gap, run_checks, within
+from parity import (
+    GRADIENT_BATCH,
+    descend,
+    gradient_gap,
+    hearth,
+    kink_free_batch,
+    logged_losses,
+    make_optimizer,
+    relative_gap,
+    run_checks,
+    run_hearth,
+    synthetic_batch,
+    within,
+    write_recipe,
+)
+from parity import make_model as make_image_model
 
 STEPS = 10
 RATE = 1e-3
@@ -155,7 +171,77 @@ def check_losses(case, folder):
     return within(TOLERANCE, gap, f"{case}: {STEPS} losses, {wanted[0]:.3f} to {wanted[-1]:.3f}, within {gap:.1e} of float64")
 
 
+IMAGE_CASES = [  # model, loss, beta, temperature
+    ("simplecnn", "forward", 0.0, 4.0),
+    ("simplecnn", "reverse", 1.0, 1.0),
+    ("mlp", "forward", 0.0, 1.0),
+    ("mlp", "jsd", 0.3, 2.0),
+]
+IMAGE_RATE = 5e-4
+
+
+class ImageCase:
+    """A teacher that Hearth trained for a step, and a student with other weights."""
+
+    def __init__(self, folder, case):
+        self.name, loss, self.beta, self.temperature = case
+        self.folder = folder
+        self.teacher = make_image_model(self.name)
+        with torch.no_grad():
+            for weight in self.teacher.parameters():
+                weight += 0.1 * torch.randn(weight.shape)
+        (folder / "teacher").mkdir()
+        recipe = write_recipe(folder / "teacher", self.name, "sgd", 1e-3, 16, 1)
+        run = run_hearth(folder / "teacher", [recipe], self.teacher, *synthetic_batch(self.name, 16, seed=3))
+        best = run / "best.safetensors"
+        self.teacher.load_state_dict(load_file(best if best.exists() else run / "model.safetensors"), strict=False)
+        self.teacher.double().eval()
+        self.keys = [f"distill.from={run}", f"distill.weight={WEIGHT}", f"distill.temperature={self.temperature}"]
+        self.keys += [f"distill.loss={loss}"] + ([f"distill.beta={self.beta}"] if loss == "jsd" else [])
+        self.model = make_image_model(self.name)
+
+    def loss(self, model, images, labels):
+        logits = model(images.double())
+        with torch.no_grad():
+            taught = self.teacher(images.double())
+        found = divergence(logits, taught, self.beta, self.temperature)
+        entropy = torch.nn.functional.cross_entropy(logits, labels)
+        return (1 - WEIGHT) * entropy + WEIGHT * self.temperature**2 * found
+
+    def train(self, batch, steps, images, labels, arguments=()):
+        recipe = write_recipe(self.folder, self.name, "sgd", IMAGE_RATE, batch, steps, passes_off=["winograd"])
+        return run_hearth(self.folder, [recipe, *self.keys, *arguments], self.model, images, labels)
+
+
+def check_image_gradients(case, folder):
+    made = ImageCase(folder, case)
+    images, labels = kink_free_batch(made.name, made.model)
+    dump = folder / "gradients.safetensors"
+    made.train(GRADIENT_BATCH[made.name], 1, images, labels, ["--dump-gradients", dump])
+    exact = copy.deepcopy(made.model).double()
+    made.loss(exact, images, labels).backward()
+    gap, worst = gradient_gap(load_file(dump), {name: weight.grad for name, weight in exact.named_parameters()})
+    return within(TOLERANCE, gap, f"{case}: gradients within {gap:.1e} of float64 ({worst})")
+
+
+def check_image_losses(case, folder):
+    made = ImageCase(folder, case)
+    batch = 16
+    images, labels = synthetic_batch(made.name, batch * STEPS, seed=7)
+    losses = logged_losses(made.train(batch, STEPS, images, labels))
+    exact = copy.deepcopy(made.model).double()
+    optimizer = make_optimizer("sgd", exact.parameters(), IMAGE_RATE)
+    batches = zip(images.split(batch), labels.split(batch), strict=True)
+    wanted = descend(optimizer, (made.loss(exact, *each) for each in batches))
+    gap = relative_gap(losses, wanted)
+    text = f"{case}: {STEPS} losses, {wanted[0]:.3f} to {wanted[-1]:.3f}, within {gap:.1e} of float64"
+    return within(TOLERANCE, gap, text)
+
+
 def checks():
+    for case in IMAGE_CASES:
+        yield f"{case} gradients", lambda folder, case=case: check_image_gradients(case, folder)
+        yield f"{case} losses", lambda folder, case=case: check_image_losses(case, folder)
     for case in CASES:
         yield f"{case} gradients", lambda folder, case=case: check_gradients(case, folder)
         yield f"{case} losses", lambda folder, case=case: check_losses(case, folder)
