@@ -59,6 +59,22 @@ TEST_P(GpuKernel, MatchesTheReferenceWithTheSameBitsInEveryOrder) {
   });
 }
 
+TEST_P(GpuKernel, SmallerMatchesTheReferenceInLessWorkspace) {
+  if (op_->smaller == nullptr) return;
+  const ir::NodeTypes types(graph_, node());
+  ir::NodeView view = types.view(node());
+  const auto attrs = op_->smaller(view);
+  if (!attrs) return;
+  const ir::NodeView smaller{.attrs = *attrs, .in = view.in, .out = view.out};
+  gpu::Gpu gpu;
+  const int64_t gpu_bytes = gpu.kernel(*op_, view).workspace_bytes,
+                cpu_bytes = op_->cpu(view).workspace_bytes;
+  const int64_t smaller_gpu_bytes = gpu.kernel(*op_, smaller).workspace_bytes;
+  EXPECT_LE(smaller_gpu_bytes, gpu_bytes);
+  EXPECT_TRUE(smaller_gpu_bytes < gpu_bytes || op_->cpu(smaller).workspace_bytes < cpu_bytes);
+  expect_reference(run_kernel(*attrs));
+}
+
 /// Blocks of every form for the matmuls inside, which autotuning may choose.
 TEST_P(GpuKernel, MatchesTheReferenceInEveryWay) {
   const ir::NodeTypes types(graph_, node());
