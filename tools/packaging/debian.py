@@ -71,6 +71,7 @@ Architecture: {architecture}
 Maintainer: {MAINTAINER}
 Installed-Size: {size}
 Depends: {dependencies(folder)}
+Recommends: libcurl4 | libcurl4t64, ca-certificates
 Section: science
 Priority: optional
 Description: {DESCRIPTION}""")

@@ -2,7 +2,8 @@
 """tools/packaging/wheel.py TREE VERSION MACHINE OUT: packs an installed tree that is independent of the system's libraries as a wheel.
 
 pip puts scripts beside its own and data below its prefix, so that bin/hearth finds lib/hearth as anywhere else: what pip installs
-as `hearth` is the program itself. No Python package is in it. The tag says the oldest glibc that has what the files call.
+as `hearth` is the program itself. Files in python/ of the tree are Python packages. The tag says the oldest glibc that has what the
+files call.
 """
 import base64
 import hashlib
@@ -21,16 +22,21 @@ Name: hearth-train
 Version: {version}
 Summary: Trains neural networks on the CPU and on consumer GPUs: one native program
 License: Apache-2.0
+Requires-Python: >=3.9
 Classifier: Environment :: GPU
 Classifier: License :: OSI Approved :: Apache Software License
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+Classifier: Typing :: Typed
 Description-Content-Type: text/markdown
 
 Hearth trains image models (classification, segmentation, detection) and language models on your own computer. This wheel holds the
-native program with its libraries; Python is not needed to run it.
+native program with its libraries, and a Python package that starts and follows it.
 
     hearth train demo
+
+    import hearth_train as hearth
+    run = hearth.train("demo")
 """
 
 
@@ -73,6 +79,9 @@ def main():
     wheel = Wheel(out / f"{name}-{tag}.whl", name)
     for file in sorted(path for path in tree.rglob("*") if path.is_file()):
         place = file.relative_to(tree)
+        if place.parts[0] == "python":
+            wheel.add(place.relative_to("python").as_posix(), file.read_bytes())
+            continue
         scheme = "scripts" if place.parts[0] == "bin" else "data"
         inside = place.name if scheme == "scripts" else place.as_posix()
         wheel.add(f"{name}.data/{scheme}/{inside}", file.read_bytes(), 0o755 if file.stat().st_mode & 0o100 else 0o644)
