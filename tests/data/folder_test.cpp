@@ -149,6 +149,14 @@ TEST(Augment, OnlyNormalizes) {
   EXPECT_THAT(out, ElementsAre(1, 1, 0.5F));
 }
 
+TEST(Augment, NormalizedPixelsConvertBack) {
+  const PixelOptions options{.mean = {0.485F, 0.456F, 0.406F}, .std = {0.229F, 0.224F, 0.225F}};
+  const Image image = speckled(8, 4, 3);
+  std::vector<float> normalized(image.pixels.size());
+  Augmenter{options, image.size(), 3}.apply(1, 0, image.pixels.data(), normalized.data());
+  EXPECT_EQ(image_of_normalized(options, image.size(), 3, normalized.data()).pixels, image.pixels);
+}
+
 /// How often each of the placements of a 3 x 3 image occurs.
 TEST(Augment, CropsAndFlipsEveryWay) {
   const PixelOptions options{.augment = {.crop_padding = 1, .flip = true}, .mean = {0}, .std = {1}};

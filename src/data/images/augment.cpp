@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "base/error.h"
@@ -125,6 +126,18 @@ void Augmenter::apply(uint64_t key, int64_t sample, const uint8_t* pixels, float
   const Jitter jitter{random.uniform(low, high), random.uniform(low, high), random.uniform(low, high)};
   jitter.apply(out, size.num_pixels(), channels);
   normalize(options, size.num_pixels(), channels, out);
+}
+
+Image image_of_normalized(const PixelOptions& options, Extent size, int64_t channels, const float* pixels) {
+  Image made{.height = size.height, .width = size.width, .channels = channels};
+  made.pixels.resize(static_cast<size_t>(size.num_pixels() * channels));
+  for (size_t i = 0; i < made.pixels.size(); ++i) {
+    const size_t channel = i % static_cast<size_t>(channels);
+    const float value =
+        pixels[i] * channel_value(options.std, channel) + channel_value(options.mean, channel);
+    made.pixels[i] = static_cast<uint8_t>(std::lround(255 * std::clamp(value, 0.0F, 1.0F)));
+  }
+  return made;
 }
 
 }  // namespace hearth::data

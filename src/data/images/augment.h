@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/extent.h"
+#include "data/images/image.h"
 #include "data/loader_options.h"
 
 namespace hearth::data {
@@ -18,5 +19,8 @@ struct Augmenter {
 
   void apply(uint64_t key, int64_t sample, const uint8_t* pixels, float* out) const;
 };
+
+/// Returns the image whose normalized pixels are at `pixels`, clamped to 0 to 255: the inverse of Augmenter.
+Image image_of_normalized(const PixelOptions& options, Extent size, int64_t channels, const float* pixels);
 
 }  // namespace hearth::data
