@@ -21,6 +21,7 @@ constexpr const char* kStyle = R"css(
 .matrix th.row{position:sticky;left:0;background:var(--panel)}.matrix td{line-height:1.2}.matrix small{display:block;font-size:11px;opacity:.8}
 .sortable td:first-child{text-align:left}.sortable button{all:unset;cursor:pointer}.sortable button:focus-visible{outline:2px solid var(--accent)}
 [aria-sort] button{color:var(--ink)}[aria-sort=ascending] button::after{content:' \25b2'}[aria-sort=descending] button::after{content:' \25bc'}
+.text{white-space:pre-wrap;overflow-wrap:anywhere;font-family:var(--mono)}.texts{display:grid;gap:10px}.texts .soft{color:var(--soft)}.text mark{background:rgba(56,161,105,.3);color:inherit}
 .plot .chart{border:0}.plot .legend{padding:0 14px}
 @media(max-width:600px){.scales label{display:block;position:static;padding:0 14px;text-align:right}}
 .arena text{font-family:var(--sans)}.arena svg{max-width:100%;height:auto}
@@ -213,6 +214,20 @@ std::string strips(const ReportData& data) {
   return html;
 }
 
+std::string texts(const ReportData& data) {
+  if (data.texts.empty()) return "";
+  std::string html = heading("Texts", "The loss counts the marked tokens.") + "<div class='texts'>";
+  for (const TextSample& sample : data.texts) {
+    html += fmt::format("<figure><div class='soft'>{}</div><div class='text'>", escape_html(sample.caption));
+    for (const TextPart& part : sample.parts) {
+      const std::string text = escape_html(part.text);
+      html += part.is_trained ? "<mark>" + text + "</mark>" : text;
+    }
+    html += "</div></figure>";
+  }
+  return html + "</div>";
+}
+
 }  // namespace
 
 std::string make_report(const ReportData& data) {
@@ -226,7 +241,7 @@ std::string make_report(const ReportData& data) {
   if (!data.subtitle.empty()) html += "<div class='subtitle'>" + escape_html(data.subtitle) + "</div>";
   if (!data.command.empty()) html += "<div class='command'>" + escape_html(data.command) + "</div>";
   html += summary_facts(data) + charts(data) + sections(data) + tables(data) + confusion_table(data) +
-          mistake_grid(data) + sample_grid(data) + strips(data) + gpu_charts(data);
+          mistake_grid(data) + sample_grid(data) + strips(data) + texts(data) + gpu_charts(data);
   if (!data.arena_svg.empty()) {
     html += "<h2>The arena over one training step</h2><div class='scroll arena'>" + data.arena_svg + "</div>";
   }

@@ -46,6 +46,18 @@ struct LegendEntry {
   std::string color;  ///< CSS, "#c08040"
 };
 
+/// A part of a text; the loss counts the tokens of trained parts.
+struct TextPart {
+  std::string text;
+  bool is_trained = false;
+};
+
+/// A text of the training data.
+struct TextSample {
+  std::string caption;
+  std::vector<TextPart> parts;
+};
+
 /// Contents of report.html.
 struct ReportData {
   std::string title;
@@ -72,6 +84,7 @@ struct ReportData {
   std::vector<ImageStrip> strips;
   std::vector<ImageStrip> worst_strips;  ///< images with the worst predictions, the worst first
   std::string worst_note;                ///< order of `worst_strips` as a sentence
+  std::vector<TextSample> texts;         ///< trained parts are marked
   std::vector<std::string> charts;       ///< additional charts as SVG
   std::string arena_svg;
 };
