@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+
+#include "base/function_ref.h"
 #include "data/loader.h"
 #include "tasks/task.h"
 
@@ -21,6 +24,19 @@ class LoaderStream : public BatchStream {
  private:
   data::Loader loader_;
 };
+
+/// Calls `show` with each of the `count` rows that training reads from a position on, or of as many as an
+/// epoch has if that is fewer: the batch and the row's index in it.
+inline void for_first_rows(const data::RowSource& rows, const data::LoaderOptions& options,
+                           const data::LoaderPosition& from, int64_t count,
+                           FunctionRef<void(const data::Batch&, int64_t row)> show) {
+  data::Loader loader(rows, options, from);
+  count = std::min(count, rows.num_rows());
+  for (int64_t done = 0; done < count;) {
+    const data::Batch& batch = loader.next();
+    for (int64_t row = 0; row < batch.count && done < count; ++row, ++done) show(batch, row);
+  }
+}
 
 /// Held-out micro-batches of rows that belong to the stream.
 template <typename Rows>

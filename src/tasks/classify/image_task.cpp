@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "data/images/augment.h"
 #include "data/images/image.h"
 #include "recipe/recipe.h"
 #include "tasks/classify/classifier.h"
@@ -179,11 +180,16 @@ ImageTask::ImageTask(const ImageTaskOptions& options)
   if (options.balance) balance_.emplace(labels_of(*train_));
 }
 
+data::LoaderOptions ImageTask::training_options() const {
+  data::LoaderOptions options = loader_;
+  options.balance = balance_ ? &*balance_ : nullptr;
+  return options;
+}
+
 std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
                                              const data::LoaderShare& share) const {
-  data::LoaderOptions options = loader_;
+  data::LoaderOptions options = training_options();
   options.share = share;
-  options.balance = balance_ ? &*balance_ : nullptr;
   return std::make_unique<LoaderStream>(rows_, options, from);
 }
 
@@ -234,6 +240,19 @@ void ImageTask::report(const Evaluation& last, const fs::path& log, io::ReportDa
   data.sections = last.sections;
   data.sections.push_back(label_section(last));
   data.tables = last.tables;
+}
+
+void ImageTask::show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const {
+  if (train_->holds_floats()) user_error("the data are numbers, which are no images that could be shown");
+  page.strips_title = "Training images and their classes";
+  for_first_rows(rows_, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
+    const int64_t size = model_.image_size.num_pixels() * model_.channels;
+    const data::Image image = data::image_of_normalized(pixels_, model_.image_size, model_.channels,
+                                                        data::ImageRows::images(batch) + row * size);
+    page.strips.push_back(
+        {.images = {data::encode_png(image)},
+         .caption = train_->class_names()[static_cast<size_t>(data::ImageRows::labels(batch)[row])]});
+  });
 }
 
 io::ReportSection ImageTask::label_section(const Evaluation& last) const {

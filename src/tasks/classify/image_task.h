@@ -38,9 +38,11 @@ class ImageTask : public Task {
   std::string warning() const override;
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
+  void show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const override;
   int64_t staging_bytes() const override;
 
  private:
+  data::LoaderOptions training_options() const;
   /// Returns the section of the report with the numbers of images by class.
   io::ReportSection label_section(const Evaluation& last) const;
 

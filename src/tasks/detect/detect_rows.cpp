@@ -55,25 +55,30 @@ data::ArrayFormats DetectRows::formats(int64_t length) const {
   return made;
 }
 
-data::BoxSample DetectRows::sample(const data::Row& row, Extent size, bool is_plain) const {
+data::BoxSample DetectRows::sample(const data::Row& row) const {
+  const Extent size = size_of(row.length);
   if (!options_.is_training) return data::make_eval_sample(set_, reader_, size.height, size.width, row.index);
   data::BoxAugment augment = options_.augment;
-  if (is_plain) augment.mosaic = augment.mixup = 0;
+  if (is_plain(row)) augment.mosaic = augment.mixup = 0;
   return data::make_train_sample(set_, reader_, augment, size.height, size.width, row.key, row.index);
 }
 
-void DetectRows::make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const {
-  const Extent size = size_of(row.length);
-  const bool is_plain = row.epoch >= options_.plain_from_epoch;
-  data::BoxSample made = sample(row, size, is_plain);
-  data::Augmenter{detector_.pixels(), size, kChannels}.apply(row.key, row.index, made.image.pixels.data(),
-                                                             reinterpret_cast<float*>(arrays[0]));
+data::BoxSample DetectRows::trained_sample(const data::Row& row) const {
+  data::BoxSample made = sample(row);
   std::erase_if(made.boxes, [](const data::Box& box) { return box.crowd; });
   if (std::ssize(made.boxes) > options_.max_boxes) {
     std::ranges::stable_sort(made.boxes, std::ranges::greater(), &data::Box::area);
     made.boxes.resize(static_cast<size_t>(options_.max_boxes));
   }
-  detector_.write_targets(made.boxes, size, is_plain, std::span(arrays).subspan(1));
+  return made;
+}
+
+void DetectRows::make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const {
+  const Extent size = size_of(row.length);
+  const data::BoxSample made = trained_sample(row);
+  data::Augmenter{detector_.pixels(), size, kChannels}.apply(row.key, row.index, made.image.pixels.data(),
+                                                             reinterpret_cast<float*>(arrays[0]));
+  detector_.write_targets(made.boxes, size, is_plain(row), std::span(arrays).subspan(1));
 }
 
 }  // namespace hearth::tasks

@@ -26,10 +26,13 @@ class DetectRows : public data::RowSource {
   int64_t row_length(const data::LoaderPosition& begin) const override;
   data::ArrayFormats formats(int64_t length) const override;
   void make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const override;
+  /// Return the input size for a row length, and the augmented image with the boxes that are trained.
+  Extent size_of(int64_t length) const;
+  data::BoxSample trained_sample(const data::Row& row) const;
 
  private:
-  Extent size_of(int64_t length) const;
-  data::BoxSample sample(const data::Row& row, Extent size, bool is_plain) const;
+  bool is_plain(const data::Row& row) const { return row.epoch >= options_.plain_from_epoch; }
+  data::BoxSample sample(const data::Row& row) const;
 
   const data::BoxedImages& set_;
   const Detector& detector_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -58,6 +59,10 @@ std::array<uint8_t, 3> color_of(int32_t label) {
     return static_cast<uint8_t>(255 * (1 - (1 - kGray) * std::clamp(std::min(at, 4 - at), 0.0, 1.0)));
   };
   return {channel(5), channel(3), channel(1)};
+}
+
+data::LabeledBox labeled(const data::Box& box, const std::vector<std::string>& names) {
+  return {.box = box, .text = names[static_cast<size_t>(box.label)], .color = color_of(box.label)};
 }
 
 io::ReportTable class_table(const CocoResult& result, const std::vector<std::string>& names) {
@@ -193,6 +198,33 @@ data::Image draw_detections(data::Image original, std::span<const Detection> det
   return original;
 }
 
+namespace {
+
+/// Training images as RGB bytes, with their boxes drawn.
+class DrawnRows : public data::RowSource {
+ public:
+  DrawnRows(const DetectRows& rows, const std::vector<std::string>& names) : rows_(rows), names_(names) {}
+  int64_t num_rows() const override { return rows_.num_rows(); }
+  int64_t row_length(const data::LoaderPosition& begin) const override { return rows_.row_length(begin); }
+  data::ArrayFormats formats(int64_t length) const override { return {{{"images", row_bytes(length)}}}; }
+  int64_t row_bytes(int64_t length) const {
+    return rows_.formats(length)[0].row_bytes / static_cast<int64_t>(sizeof(float));
+  }
+  void make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const override {
+    data::BoxSample sample = rows_.trained_sample(row);
+    std::vector<data::LabeledBox> boxes;
+    for (const data::Box& box : sample.boxes) boxes.push_back(labeled(box, names_));
+    data::draw_boxes(sample.image, boxes);
+    std::memcpy(arrays[0], sample.image.pixels.data(), sample.image.pixels.size());
+  }
+
+ private:
+  const DetectRows& rows_;
+  const std::vector<std::string>& names_;
+};
+
+}  // namespace
+
 DetectTask::DetectTask(DetectTaskOptions options)
     : options_(std::move(options)),
       detector_(tasks::open(options_)),
@@ -211,11 +243,16 @@ std::vector<int64_t> DetectTask::row_lengths() const {
   return lengths;
 }
 
+data::LoaderOptions DetectTask::training_options() const {
+  data::LoaderOptions options = options_.loader;
+  options.balance = balance_ ? &*balance_ : nullptr;
+  return options;
+}
+
 std::unique_ptr<BatchStream> DetectTask::open(const data::LoaderPosition& from,
                                               const data::LoaderShare& share) const {
-  data::LoaderOptions options = options_.loader;
+  data::LoaderOptions options = training_options();
   options.share = share;
-  options.balance = balance_ ? &*balance_ : nullptr;
   return std::make_unique<LoaderStream>(train_rows_, options, from);
 }
 
@@ -283,13 +320,12 @@ io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found
   const double scale_x = static_cast<double>(small.width) / static_cast<double>(original.width);
   const double scale_y = static_cast<double>(small.height) / static_cast<double>(original.height);
   std::vector<data::LabeledBox> truths;
-  for (const data::Box& box : original.boxes) {
-    truths.push_back({.box = {.x0 = box.x0 * scale_x,
-                              .y0 = box.y0 * scale_y,
-                              .x1 = box.x1 * scale_x,
-                              .y1 = box.y1 * scale_y},
-                      .text = options_.held_out.class_names[static_cast<size_t>(box.label)],
-                      .color = color_of(box.label)});
+  for (data::Box box : original.boxes) {
+    box.x0 *= scale_x;
+    box.x1 *= scale_x;
+    box.y0 *= scale_y;
+    box.y1 *= scale_y;
+    truths.push_back(labeled(box, options_.held_out.class_names));
   }
   std::vector<Detection> scaled(found.begin(), found.end());
   for (Detection& one : scaled) {
@@ -365,6 +401,21 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
   data.worst_strips = last.worst_strips;
   data.strips_title = "Labels and predictions";
   data.strips = last.strips;
+}
+
+void DetectTask::show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const {
+  page.strips_title = "Training images and their boxes";
+  const DrawnRows rows(train_rows_, options_.train.class_names);
+  for_first_rows(rows, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
+    const Extent size = train_rows_.size_of(batch.row_length);
+    data::Image image{.height = size.height, .width = size.width, .channels = 3};
+    const int64_t bytes = rows.row_bytes(batch.row_length);
+    const uint8_t* const pixels = batch.array<uint8_t>(0) + row * bytes;
+    image.pixels.assign(pixels, pixels + bytes);
+    page.strips.push_back(
+        {.images = {small_jpeg(image)},
+         .caption = options_.train.images[static_cast<size_t>(batch.indices[row])].file.string()});
+  });
 }
 
 void DetectTask::write_tables(const fs::path& folder, int64_t steps_per_epoch) const {

@@ -61,9 +61,11 @@ class DetectTask : public Task {
   std::string last_line(const fs::path& log) const override;
   void write_tables(const fs::path& folder, int64_t steps_per_epoch) const override;
   void save_companions(const fs::path& folder, DType) const override;
+  void show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const override;
   int64_t staging_bytes() const override;
 
  private:
+  data::LoaderOptions training_options() const;
   /// Returns a strip for the report: held-out image `index` with its ground-truth boxes, and the same image
   /// with the detections.
   io::ImageStrip strip(int64_t index, std::span<const Detection> found) const;

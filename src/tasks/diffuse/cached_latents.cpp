@@ -46,9 +46,7 @@ int64_t CachedLatents::num_missing_captions() const { return std::ssize(missing_
 
 void CachedLatents::encode_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
                                    FunctionRef<void(int64_t count)> done) const {
-  encoded_.make(
-      [&](size_t i) { return encode(data::read_cropped(images_[i].file, crops_[i], images_[i].exif)); },
-      done);
+  encoded_.make([&](size_t i) { return encode(cropped(i)); }, done);
 }
 
 void CachedLatents::encode_text(

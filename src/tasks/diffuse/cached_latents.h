@@ -55,6 +55,8 @@ class CachedLatents : public data::LatentSource {
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
   bool is_repeat(int64_t index) const override { return index > 0 && image_of(index) == image_of(index - 1); }
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
+  /// Returns the pixels that are encoded for an index.
+  data::Image image(int64_t index) const { return cropped(image_of(index)); }
   const std::string& caption(int64_t index) const { return images_[image_of(index)].caption; }
 
  private:
@@ -63,6 +65,10 @@ class CachedLatents : public data::LatentSource {
     return caption_key(caption, format_, hash_of_captions_);
   }
   std::vector<std::string> missing_captions() const;
+  /// Reads image `number` of images_.
+  data::Image cropped(size_t number) const {
+    return data::read_cropped(images_[number].file, crops_[number], images_[number].exif);
+  }
 
   std::vector<data::CaptionedImage> images_;
   std::vector<data::BucketCrop> crops_;  ///< crop of each image

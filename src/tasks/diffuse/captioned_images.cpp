@@ -16,6 +16,7 @@
 #include "tasks/diffuse/kohya_latents.h"
 #include "tasks/diffuse/latent_sets.h"
 #include "tasks/progress_reporter.h"
+#include "tasks/stratified_indices.h"
 
 namespace hearth::tasks {
 namespace {
@@ -26,6 +27,8 @@ constexpr size_t kMaxSuggestedPrompts = 4;
 constexpr int64_t kMinImagesToSplit = 10;
 /// Max number of file names listed in a message.
 constexpr size_t kMaxNamed = 3;
+/// JPEG quality of images that show_samples() shows, 1 to 100.
+constexpr int kShownQuality = 85;
 /// Timeout in seconds for the lock of the cache folder. Practically unlimited, because another process may
 /// take hours to fill the cache.
 constexpr double kLockTimeoutSeconds = 1e9;
@@ -256,6 +259,13 @@ class CaptionedImageData : public DiffusionData {
       if (std::ranges::find(found, all_.caption(i)) == found.end()) found.push_back(all_.caption(i));
     return found;
   }
+  void show_samples(int64_t count, io::ReportData& page) const override {
+    page.strips_title = "Training images and their captions";
+    const data::LatentSource& images = parts_.train();
+    for (const int64_t index : stratified_indices(count, images.size()))
+      page.strips.push_back(
+          {.images = {data::encode_jpeg(all_.image(index), kShownQuality)}, .caption = all_.caption(index)});
+  }
   void prepare(std::span<const std::string> prompts, const Say& say) const override {
     make_folder(options_.cache);
     const io::RunLock lock(options_.cache, kLockTimeoutSeconds);
@@ -344,6 +354,9 @@ class KohyaImageData : public DiffusionData {
   std::string describe() const override { return parts_.describe() + ", cached by sd-scripts"; }
   std::string warning() const override { return parts_.warning(); }
   std::vector<std::string> prompts() const override { return {}; }
+  [[noreturn]] void show_samples(int64_t, io::ReportData&) const override {
+    user_error("the caches of sd-scripts hold latents and no images, so hearth cannot show training samples");
+  }
   void prepare(std::span<const std::string> prompts, const Say&) const override {
     codec_.encode_missing(requested(prompts), preparation_);
   }

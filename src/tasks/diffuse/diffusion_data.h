@@ -8,6 +8,7 @@
 
 #include "data/captions/latents.h"
 #include "encoders/image_coder.h"
+#include "io/report.h"
 #include "tasks/diffuse/encoded_images.h"
 #include "tasks/diffuse/latent_generator.h"
 
@@ -63,6 +64,9 @@ class DiffusionData {
   /// Returns warnings about the data, one per line; empty if none.
   virtual std::string warning() const { return ""; }
   using Say = std::function<void(const std::string&)>;
+  /// Adds at most `count` training images with their captions or classes to a page, resized and cropped as in
+  /// training. Throws a UserError if there are no images, only latents.
+  virtual void show_samples(int64_t count, io::ReportData& page) const = 0;
   /// Encodes images and prompts and stores them in the cache. Called before the first row is read. May take
   /// long; reports progress with the second argument.
   virtual void prepare(std::span<const std::string> /*prompts*/, const Say&) const {}

@@ -108,6 +108,25 @@ std::string untrained_note(const RowCounts& counts) {
                      counts.samples);
 }
 
+/// Returns the text of a row, without padding at its end. A token is trained if the token before it has a
+/// label; each document (whose tokens' positions start at 0) begins on a line of its own.
+std::vector<io::TextPart> text_parts(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
+                                     std::span<const int32_t> labels, std::span<const int32_t> positions,
+                                     int32_t padding) {
+  const auto is_trained = [&](size_t i) { return positions[i] > 0 && labels[i - 1] >= 0; };
+  size_t end = ids.size();
+  while (end > 0 && ids[end - 1] == padding && !is_trained(end - 1)) --end;
+  std::vector<io::TextPart> parts;
+  for (size_t i = 0; i < end;) {
+    const size_t first = i;
+    const bool trained = is_trained(i);
+    for (++i; i < end && positions[i] > 0 && is_trained(i) == trained; ++i) continue;
+    if (positions[first] == 0 && first > 0) parts.push_back({.text = "\n"});
+    parts.push_back({.text = tokenizer.decode(ids.subspan(first, i - first)), .is_trained = trained});
+  }
+  return parts;
+}
+
 double percent(int64_t part, int64_t whole) {
   return 100.0 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(whole, 1));
 }
@@ -317,6 +336,29 @@ void TextTask::report(const Evaluation&, const fs::path& log, io::ReportData& da
   data.summary.emplace_back("training tokens", std::to_string(train_->num_trained()));
   data.summary.emplace_back("validation tokens", std::to_string(held_out_->num_trained()));
   data.score = {"Validation perplexity", "perplexity", io::read_curve(log, "eval_perplexity")};
+}
+
+void TextTask::show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const {
+  const auto tokenizer = text::open_tokenizer(tokenizer_path(options_.model));
+  RowOrder order(*train_, options_.data.shuffle, lengths_);
+  const int64_t length = train_->options().context, num_answers = train_->num_answers();
+  const auto size = static_cast<size_t>(length * num_answers);
+  std::vector<int32_t> ids(size), starts(size), positions(size), labels(size);
+  data::LoaderPosition at = from;
+  for (count = std::min(count, num_rows()); at.sample < from.sample + count; ++at.sample) {
+    train_->fill(order.row_at(at),
+                 {.ids = ids, .document_starts = starts, .positions = positions, .labels = labels});
+    for (int64_t answer = 0; answer < num_answers; ++answer) {
+      const auto part = [&](const std::vector<int32_t>& whole) {
+        return std::span(whole).subspan(static_cast<size_t>(answer * length), static_cast<size_t>(length));
+      };
+      std::string caption = fmt::format("Row {}", at.sample + 1);
+      if (num_answers == 2) caption += answer == 0 ? ", chosen answer" : ", rejected answer";
+      page.texts.push_back({.caption = std::move(caption),
+                            .parts = text_parts(*tokenizer, part(ids), part(labels), part(positions),
+                                                train_->options().padding)});
+    }
+  }
 }
 
 int64_t TextTask::staging_bytes() const {

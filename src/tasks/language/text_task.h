@@ -32,6 +32,7 @@ class TextTask : public Task {
   std::string training_warning() const override;
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
+  void show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const override;
   int64_t staging_bytes() const override;
   const TextRows& training_rows() const { return *train_; }
   /// Returns the header of a teacher file for the training rows, without the teacher's digest.

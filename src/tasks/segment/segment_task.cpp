@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/run_files.h"
 #include "data/image_reader.h"
+#include "data/images/augment.h"
 #include "tasks/loader_stream.h"
 #include "tasks/segment/segmenter.h"
 #include "tasks/stratified_indices.h"
@@ -39,15 +40,23 @@ class MaskStream : public LoaderStream {
   std::vector<float> class_weights_;
 };
 
-/// Returns a strip for the report: an image, its true mask and the predicted mask in colors, shrunk.
-io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, const data::Image& predicted,
+/// Returns a strip for the report: an image and its masks in colors, shrunk.
+io::ImageStrip strip_of(const data::Image& image, std::initializer_list<const data::Image*> masks,
                         const std::vector<data::MaskClass>& classes, std::string caption) {
   const Extent size = data::shrunk_to_fit(image.size(), kMaxShownSide);
-  const auto colors = [&](const data::Image& mask) {
-    return data::encode_png(data::colorize(data::resize_mask(mask, size), classes));
-  };
-  return {.images = {data::encode_png(data::resize(image, size)), colors(truth), colors(predicted)},
-          .caption = std::move(caption)};
+  io::ImageStrip strip{.images = {data::encode_png(data::resize(image, size))},
+                       .caption = std::move(caption)};
+  for (const data::Image* mask : masks)
+    strip.images.push_back(data::encode_png(data::colorize(data::resize_mask(*mask, size), classes)));
+  return strip;
+}
+
+/// Returns the colors of the classes in strips.
+std::vector<io::LegendEntry> legend_of(const std::vector<data::MaskClass>& classes) {
+  std::vector<io::LegendEntry> legend;
+  for (const auto& [name, color] : classes)
+    legend.push_back({name, fmt::format("rgb({},{},{})", color[0], color[1], color[2])});
+  return legend;
 }
 
 /// Accumulates the metrics of evaluated images, and the contents of the report if it shows samples.
@@ -103,7 +112,7 @@ class MetricSums {
   io::ImageStrip strip(int64_t index, const data::Image& predicted) const {
     data::Image image, mask;
     images_.read(index, image, mask);
-    return strip_of(image, mask, predicted, images_.classes(), images_.where(index));
+    return strip_of(image, {&mask, &predicted}, images_.classes(), images_.where(index));
   }
 
   io::ReportTable table(const std::vector<double>& iou) const {
@@ -192,11 +201,16 @@ std::vector<int64_t> SegmentTask::eval_sizes(int64_t batch) const {
   return options_.resizes ? Task::eval_sizes(batch) : std::vector<int64_t>{batch};
 }
 
+data::LoaderOptions SegmentTask::training_options() const {
+  data::LoaderOptions options = loader_;
+  options.balance = balance_ ? &*balance_ : nullptr;
+  return options;
+}
+
 std::unique_ptr<BatchStream> SegmentTask::open(const data::LoaderPosition& from,
                                                const data::LoaderShare& share) const {
-  data::LoaderOptions options = loader_;
+  data::LoaderOptions options = training_options();
   options.share = share;
-  options.balance = balance_ ? &*balance_ : nullptr;
   return std::make_unique<MaskStream>(*rows_, options, from, options_.class_weights);
 }
 
@@ -292,9 +306,24 @@ void SegmentTask::report(const Evaluation& last, const fs::path& log, io::Report
       "Images with the lowest mean IoU of their classes: the image, its mask, and the prediction.";
   data.worst_strips = last.worst_strips;
   data.strips_title = "Images, their masks, and predictions";
-  for (const auto& [name, color] : test_->classes())
-    data.legend.push_back({name, fmt::format("rgb({},{},{})", color[0], color[1], color[2])});
+  data.legend = legend_of(test_->classes());
   data.strips = last.strips;
+}
+
+void SegmentTask::show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const {
+  page.strips_title = "Training images and their masks";
+  page.legend = legend_of(train_->classes());
+  const Extent size = options_.size;
+  for_first_rows(*rows_, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
+    const int64_t pixels = size.num_pixels();
+    const data::Image image = data::image_of_normalized(
+        options_.pixels, size, model_.channels, batch.array<float>(0) + row * pixels * model_.channels);
+    const std::span labels(batch.array<int32_t>(1) + row * pixels, static_cast<size_t>(pixels));
+    data::Image mask{.height = size.height, .width = size.width, .channels = 1};
+    for (const int32_t label : labels)
+      mask.pixels.push_back(label < 0 ? data::kUnlabeled : static_cast<uint8_t>(label));
+    page.strips.push_back(strip_of(image, {&mask}, train_->classes(), train_->where(batch.indices[row])));
+  });
 }
 
 void SegmentTask::save_companions(const fs::path& folder, DType) const {

@@ -47,9 +47,11 @@ class SegmentTask : public Task {
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   std::string last_line(const fs::path& log) const override;
   void save_companions(const fs::path& folder, DType) const override;
+  void show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const override;
   int64_t staging_bytes() const override;
 
  private:
+  data::LoaderOptions training_options() const;
   MaskInput input() const;
 
   models::ModelOptions model_;
