@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/output.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -13,6 +14,7 @@
 #include "recipe/key_help.h"
 #include "run/from_recipe.h"
 #include "run/launch.h"
+#include "run/preview.h"
 #include "tasks/detect/detector.h"
 #include "tasks/task_def.h"
 
@@ -74,14 +76,15 @@ void run_cp(const std::string& name, const std::string& file) {
 }
 
 struct ValidateArguments {
-  std::string name, out;
+  std::string name, out, preview;
   bool json = false;
 };
 
 /// Performs the checks that training does at its start, and also reads every image. All text records are
 /// checked first, because otherwise only the first bad one would be reported.
 void run_validate(const CLI::App& verb, const ValidateArguments& arguments) {
-  const auto& [name, out, json] = arguments;
+  const auto& [name, out, preview, json] = arguments;
+  if (!preview.empty()) check_writable_file(preview);
   const std::string folder = out.empty() ? run::default_folder(name) : out;
   run::Resolved prepared = run::resolve(tasks::Job(open_recipe(name, overrides_of(verb))), folder);
   const tasks::Job& job = prepared.job;
@@ -102,6 +105,10 @@ void run_validate(const CLI::App& verb, const ValidateArguments& arguments) {
   if (exit_code() != 0) return;
   if (task.check_images != nullptr)
     for (const char* split : {"train", "test"}) task.check_images(job, split, report);
+  if (!preview.empty()) {
+    run::write_preview(job, preview);
+    say(json ? stderr : stdout, "wrote {}: the first training samples, as the model sees them\n", preview);
+  }
   if (json)
     return print_json(
         {{"recipe", name}, {"model", recipe::model_name(job.recipe)}, {"skipped_records", num_left_out}});
@@ -138,6 +145,8 @@ void add_validate(CLI::App& app) {
       app.add_subcommand("validate", "Check the recipe, data and memory of a run before training");
   verb->add_option("recipe", arguments->name, "Recipe file or name")->required();
   verb->add_option("--out", arguments->out, "Run folder that training would use (default: runs/NAME)");
+  verb->add_option("--preview", arguments->preview,
+                   "File for an HTML page that shows training samples as the model sees them");
   add_json(*verb, arguments->json);
   allow_overrides(*verb);
   set_example(*verb, "hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl");
