@@ -62,7 +62,7 @@ TEST_F(Preview, ShowsImagesOfGenerators) {
   for (int i = 0; i < 3; ++i)
     for (const char* split : {"train", "test"})
       put(fmt::format("set/{}/{}/{}.png", split, i == 0 ? "zero" : "one", i), image);
-  const std::string page = page_of("diffuse-mnist data.kind=folder data.path=set");
+  const std::string page = page_of("diffuse-mnist data.kind=folder data.path=set diffuse.judged=0");
   EXPECT_THAT(page, AllOf(HasSubstr("Training images and their classes"), HasSubstr("<div>zero</div>")));
   EXPECT_EQ(count_of(page, "<figure>"), 3U);
 }
