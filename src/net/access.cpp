@@ -21,7 +21,8 @@ bool is_ip_address(const std::string& name) {
   return inet_pton(AF_INET, name.c_str(), &address) == 1 || inet_pton(AF_INET6, name.c_str(), &address) == 1;
 }
 
-/// Compares in a time that does not depend on where the texts differ.
+/// Compares two texts in a time that does not depend on the position of the first difference (timing
+/// attacks).
 bool equals_secret(std::string_view text, std::string_view secret) {
   unsigned difference = text.size() != secret.size();
   for (size_t i = 0; i < std::min(text.size(), secret.size()); ++i)
@@ -38,12 +39,15 @@ std::optional<HttpReply> refuse_other_sites(const ServerRequest& request, std::s
   if (!is_ip_address(name) && name != "localhost" && name != lowered(host) &&
       std::ranges::find(allowed_hosts, name) == allowed_hosts.end())
     return error_reply(
-        403, fmt::format("the host name '{}' is not allowed; use an IP address or localhost", name));
+        403,
+        fmt::format("the host name '{}' (header Host) is not allowed; use an IP address or localhost", name));
   if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
   const std::string* origin = request.header("origin");
   if (origin == nullptr || *origin == "http://" + *authority || *origin == "https://" + *authority)
     return std::nullopt;
-  return error_reply(403, "requests from other web sites are not allowed");
+  return error_reply(403,
+                     "the request comes from another web site (header Origin), which is not allowed; send it "
+                     "from a page of this server");
 }
 
 std::optional<HttpReply> refuse_without_token(const ServerRequest& request, std::string_view token,
@@ -62,9 +66,10 @@ std::optional<HttpReply> refuse_without_token(const ServerRequest& request, std:
                      .type = "text/plain",
                      .headers = {{"Location", request.path == "/" ? "/" : "?"}, {"Set-Cookie", cookie}}};
   }
-  return error_reply(401,
-                     "the key is missing or wrong; send it as 'Authorization: Bearer KEY', or open the "
-                     "address that Hearth printed at its start");
+  return error_reply(
+      401,
+      "the API key is missing or wrong; send the header 'Authorization: Bearer KEY', or open the "
+      "URL that Hearth printed when it started");
 }
 
 }  // namespace hearth::net

@@ -9,13 +9,15 @@
 
 namespace hearth::net {
 
-/// Returns the refusal of a request whose header Host may come from DNS rebinding, or whose header Origin
-/// names another site; nullopt if both are as expected.
+/// Returns a reply with status 403 if the header Host is not an IP address, localhost, `host` or one of
+/// `allowed_hosts` (protects against DNS rebinding), or if the header Origin of a request other than GET and
+/// HEAD names another site. Returns nullopt if the request is allowed.
 std::optional<HttpReply> refuse_other_sites(const ServerRequest& request, std::string_view host,
                                             std::span<const std::string> allowed_hosts);
 
-/// Returns the reply to a request without the token: 401, or the redirect that stores the token of the query
-/// as cookie `cookie_name`; nullopt if the request has the token.
+/// Returns nullopt if the header Authorization or the cookie `cookie_name` contains the token, or if `token`
+/// is empty. Otherwise returns the reply to send: 303, which sets the cookie, if the query of a GET contains
+/// the token; 401 if it does not.
 std::optional<HttpReply> refuse_without_token(const ServerRequest& request, std::string_view token,
                                               const std::string& cookie_name);
 

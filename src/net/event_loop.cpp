@@ -14,10 +14,12 @@
 namespace hearth::net {
 namespace {
 
+/// Ids of the sources of epoll events; each connection has its own id.
 constexpr uint64_t kListener = 0, kWakeup = 1, kFirstConnection = 2;
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
 constexpr auto kLingerTime = std::chrono::seconds(2);
 constexpr auto kPingInterval = std::chrono::seconds(15);
+/// Interval between two checks of all timeouts.
 constexpr auto kTick = std::chrono::milliseconds(200);
 
 void add_to_epoll(int epoll, int descriptor, uint64_t id, uint32_t events) {
@@ -65,7 +67,7 @@ void EventLoop::run() {
     for (const uint64_t id : wakeup_->take())
       if (const auto found = connections_.find(id); found != connections_.end()) send_pending(*found->second);
     if (is_stopping_ || Clock::now() >= next_tick) {
-      check_all();
+      check_timeouts();
       next_tick = Clock::now() + kTick;
     }
     closed_.clear();
@@ -99,7 +101,7 @@ void EventLoop::accept_all() {
   }
 }
 
-/// Closes the connection that waits longest for its client, if there is one.
+/// Closes the connection that has been in its phase for longest, among those without a running exchange.
 void EventLoop::evict_one() {
   Connection* oldest = nullptr;
   for (const auto& [id, connection] : connections_) {
@@ -139,7 +141,7 @@ void EventLoop::receive(Connection& connection) {
 /// Dispatches the next request if it is complete.
 void EventLoop::advance(Connection& connection) {
   if (wakeup_->buffered_bytes > options_.max_buffered_bytes)
-    throw HttpFault{503, "too many requests at once; try again later"};
+    throw HttpFault{503, "the requests in memory exceed the limit of the server; try again later"};
   if (!connection.head && !parse_request(connection)) return;
   HttpHead& head = *connection.head;
   if (connection.in.size() < head.body_bytes) return;
@@ -151,7 +153,7 @@ void EventLoop::advance(Connection& connection) {
   auto exchange =
       std::make_shared<ExchangeHandle>(std::move(head.request), connection.outbox, wakeup_, connection.id);
   connection.head.reset();
-  watch(connection);
+  update_events(connection);
   dispatch_(std::move(exchange));
 }
 
@@ -159,7 +161,9 @@ void EventLoop::advance(Connection& connection) {
 bool EventLoop::parse_request(Connection& connection) {
   std::string& in = connection.in;
   const size_t end = in.find(kHeadEnd, connection.num_scanned);
-  if (std::min(end, in.size()) > kMaxHeadBytes) throw HttpFault{431, "the headers are too long"};
+  if (std::min(end, in.size()) > kMaxHeadBytes)
+    throw HttpFault{
+        431, "the headers exceed " + std::to_string(kMaxHeadBytes) + " bytes; send fewer or shorter headers"};
   if (end == std::string::npos) {
     connection.num_scanned = in.size() - std::min(in.size(), kHeadEnd.size() - 1);
     return false;
@@ -170,8 +174,9 @@ bool EventLoop::parse_request(Connection& connection) {
   in.erase(0, head_bytes);
   wakeup_->buffered_bytes -= head_bytes;
   if (connection.head->body_bytes > options_.max_body_bytes)
-    throw HttpFault{413, "the body has " + std::to_string(connection.head->body_bytes) + " bytes; at most " +
-                             std::to_string(options_.max_body_bytes) + " are allowed"};
+    throw HttpFault{413, "the body has " + std::to_string(connection.head->body_bytes) +
+                             " bytes, but at most " + std::to_string(options_.max_body_bytes) +
+                             " are allowed; send a smaller one"};
   const std::string* expects = connection.head->request.header("expect");
   if (expects != nullptr && lowered(*expects) == "100-continue" && in.size() < connection.head->body_bytes)
     connection.out += "HTTP/1.1 100 Continue\r\n\r\n";
@@ -211,7 +216,7 @@ void EventLoop::send_pending(Connection& connection) {
     connection.num_sent = 0;
     if (is_complete) return finish_response(connection, closes);
   }
-  watch(connection);
+  update_events(connection);
 }
 
 void EventLoop::finish_response(Connection& connection, bool closes) {
@@ -220,10 +225,10 @@ void EventLoop::finish_response(Connection& connection, bool closes) {
     // Closing a socket with unread input would reset the connection before the client reads the response.
     shutdown(connection.socket, SHUT_WR);
     enter(connection, Phase::lingering);
-    return watch(connection);
+    return update_events(connection);
   }
   enter(connection, connection.in.empty() ? Phase::idle : Phase::reading);
-  watch(connection);
+  update_events(connection);
   if (connection.in.empty()) return;
   try {
     advance(connection);
@@ -237,8 +242,8 @@ void EventLoop::enter(Connection& connection, Phase phase) {
   connection.since = Clock::now();
 }
 
-/// Registers for the events that the phase needs.
-void EventLoop::watch(Connection& connection) {
+/// Registers for the epoll events that the phase needs.
+void EventLoop::update_events(Connection& connection) {
   const bool is_responding = connection.phase == Phase::responding;
   uint32_t events = is_responding ? 0U : static_cast<uint32_t>(EPOLLIN);
   if (!is_responding || connection.outbox->is_open) events |= EPOLLRDHUP;
@@ -249,7 +254,8 @@ void EventLoop::watch(Connection& connection) {
   epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.socket, &event);
 }
 
-void EventLoop::check_time(Connection& connection) {
+/// Closes a connection whose phase has lasted too long, or replies with status 408; sends pings.
+void EventLoop::check_timeout(Connection& connection) {
   const auto age = Clock::now() - connection.since;
   switch (connection.phase) {
     case Phase::idle:
@@ -258,7 +264,7 @@ void EventLoop::check_time(Connection& connection) {
     case Phase::reading:
       if (is_stopping_) return close_connection(connection);
       if (age > (connection.head ? options_.request_timeout : options_.head_timeout))
-        refuse(connection, {408, "the request was not complete in time"});
+        refuse(connection, {408, "timeout: the request was not complete in time; send it again"});
       break;
     case Phase::responding:
       if (!connection.out.empty() && age > options_.write_timeout) return close_connection(connection);
@@ -280,14 +286,14 @@ void EventLoop::send_ping(Connection& connection) {
   send_pending(connection);
 }
 
-void EventLoop::check_all() {
+void EventLoop::check_timeouts() {
   if (is_stopping_ && listener_ >= 0) {
     close(listener_);
     listener_ = -1;
   }
   std::vector<Connection*> all;
   for (const auto& [id, connection] : connections_) all.push_back(connection.get());
-  for (Connection* connection : all) check_time(*connection);
+  for (Connection* connection : all) check_timeout(*connection);
 }
 
 void EventLoop::close_connection(Connection& connection) {

@@ -20,16 +20,18 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// Serves until stop() was called and the running exchanges have ended, or `grace` has passed.
+  /// Serves connections. Returns after stop() was called, as soon as the running exchanges have ended or
+  /// `grace` has passed.
   void run();
-  /// Makes run() end. May be called by any thread.
+  /// Makes run() return: closes idle connections at once, and those with a running exchange after the
+  /// response, or after `grace`. May be called by any thread.
   void stop(std::chrono::milliseconds grace);
 
  private:
   enum class Phase {
     idle,        ///< no byte of the next request has arrived
     reading,     ///< part of a request has arrived
-    responding,  ///< the request is complete; its response is not
+    responding,  ///< the request is complete, but its response is not
     lingering,   ///< the last response was sent; discards input until the client closes the connection
   };
   struct Connection {
@@ -37,13 +39,13 @@ class EventLoop {
     uint64_t id = 0;
     Phase phase = Phase::idle;
     Clock::time_point since;  ///< start of the phase; while responding, time of the last progress
-    std::string in;           ///< bytes that were received and not parsed
-    size_t num_scanned = 0;   ///< bytes of `in` that contain no end of the headers
-    std::optional<HttpHead> head;
+    std::string in;           ///< received bytes that are not parsed yet
+    size_t num_scanned = 0;   ///< bytes at the start of `in` that were searched for the end of the headers
+    std::optional<HttpHead> head;    ///< set after the headers, until the body is complete
     std::shared_ptr<Outbox> outbox;  ///< null unless responding
     std::string out;                 ///< bytes to send
     size_t num_sent = 0;             ///< bytes of `out` that were sent
-    uint32_t events = 0;             ///< registered with epoll
+    uint32_t events = 0;             ///< events that are registered with epoll
   };
 
   void accept_all();
@@ -56,10 +58,10 @@ class EventLoop {
   void send_pending(Connection& connection);
   void finish_response(Connection& connection, bool closes);
   void enter(Connection& connection, Phase phase);
-  void watch(Connection& connection);
-  void check_time(Connection& connection);
+  void update_events(Connection& connection);
+  void check_timeout(Connection& connection);
   void send_ping(Connection& connection);
-  void check_all();
+  void check_timeouts();
   void close_connection(Connection& connection);
 
   int listener_;
@@ -68,7 +70,8 @@ class EventLoop {
   std::function<void(Exchange)> dispatch_;
   std::shared_ptr<Wakeup> wakeup_ = std::make_shared<Wakeup>();
   std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
-  std::vector<std::unique_ptr<Connection>> closed_;  ///< freed after the events of an epoll_wait
+  std::vector<std::unique_ptr<Connection>>
+      closed_;  ///< closed connections; freed when the events of the last epoll_wait() are handled
   uint64_t next_id_;
   std::atomic<bool> is_stopping_ = false;
   std::atomic<Clock::rep> stop_at_ = 0;

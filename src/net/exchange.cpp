@@ -14,7 +14,8 @@
 namespace hearth::net {
 namespace {
 
-constexpr size_t kMaxUnread = 8 << 20;
+/// Max bytes of a stream that wait for the thread of the EventLoop.
+constexpr size_t kMaxOutboxBytes = 8 << 20;
 
 std::string head_of(int status, std::string_view type, bool closes) {
   return fmt::format(
@@ -26,7 +27,9 @@ std::string head_of(int status, std::string_view type, bool closes) {
 }  // namespace
 
 Wakeup::Wakeup() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (descriptor_ < 0) user_error("cannot create an event descriptor: {}", std::strerror(errno));
+  if (descriptor_ < 0)
+    user_error("cannot create an event descriptor: {}; raise the limit of open files (ulimit -n)",
+               std::strerror(errno));
 }
 Wakeup::~Wakeup() { close(descriptor_); }
 
@@ -81,7 +84,8 @@ ExchangeHandle::~ExchangeHandle() {
   reply(error_reply(500, "the request was not answered"));
   const std::lock_guard lock(outbox_->mutex);
   if (outbox_->is_complete) return;
-  outbox_->closes = outbox_->is_complete = true;  // a stream without its last chunk
+  // The stream ends without its last chunk, so that the client detects the error.
+  outbox_->closes = outbox_->is_complete = true;
   wakeup_->wake(connection_);
 }
 
@@ -110,7 +114,7 @@ void ExchangeHandle::begin_stream(std::string_view type) {
 bool ExchangeHandle::write(std::string_view bytes) {
   const std::lock_guard lock(outbox_->mutex);
   if (!outbox_->is_open || outbox_->is_complete) return false;
-  if (outbox_->bytes.size() + bytes.size() > kMaxUnread) {
+  if (outbox_->bytes.size() + bytes.size() > kMaxOutboxBytes) {
     outbox_->closes = outbox_->is_complete = true;
     wakeup_->wake(connection_);
     return false;

@@ -11,7 +11,7 @@
 
 namespace hearth::net {
 
-/// Wakes the server's thread from others, and counts the bytes of requests in memory.
+/// Wakes the thread of an EventLoop from other threads, and counts the bytes of requests in memory.
 class Wakeup {
  public:
   Wakeup();
@@ -19,12 +19,13 @@ class Wakeup {
   Wakeup(const Wakeup&) = delete;
   Wakeup& operator=(const Wakeup&) = delete;
 
+  /// Wakes the thread of the EventLoop, because the outbox of this connection has changed.
   void wake(uint64_t connection);
   /// Returns the connections that wake() was called for since the last call.
   std::vector<uint64_t> take();
   /// File descriptor that is readable while take() would return connections.
   int descriptor() const { return descriptor_; }
-  std::atomic<size_t> buffered_bytes = 0;
+  std::atomic<size_t> buffered_bytes = 0;  ///< bytes of the requests of all connections
 
  private:
   int descriptor_;
@@ -32,20 +33,21 @@ class Wakeup {
   std::vector<uint64_t> connections_;
 };
 
-/// Bytes of a response on their way from the thread that writes them to the server's thread.
+/// Buffer of a response: any thread appends bytes, and the thread of the EventLoop sends them.
 struct Outbox {
   std::mutex mutex;
   std::string bytes;
   bool is_complete = false;      ///< no more bytes follow
   bool closes = false;           ///< the connection is closed after the response
-  bool is_event_stream = false;  ///< comment lines keep the stream alive
+  bool is_event_stream = false;  ///< the EventLoop sends comment lines as pings
   bool is_chunked = false;
-  std::atomic<bool> is_open = true;
+  std::atomic<bool> is_open = true;  ///< false: the client has closed the connection
 };
 
-/// Formats a full response.
+/// Formats a full response. `closes`: the connection is closed after the response. `is_head`: omits the body,
+/// for the method HEAD.
 std::string formatted(const HttpReply& reply, bool closes, bool is_head);
-/// Formats a part of a stream.
+/// Formats a part of a stream, as a chunk of the chunked transfer coding if `is_chunked`.
 std::string chunk_of(std::string_view bytes, bool is_chunked);
 
 /// An exchange whose connection belongs to an EventLoop.

@@ -85,7 +85,8 @@ class Url {
   Url(const Url&) = delete;
   Url& operator=(const Url&) = delete;
 
-  /// Replaces this URL by one that may be relative to it. Returns false if the result is not http or https.
+  /// Replaces this URL by `reference`, which may be relative to it. Returns false if the result is not http
+  /// or https.
   bool follow(const std::string& reference) {
     const bool is_plain = std::ranges::none_of(
         reference, [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; });
@@ -207,7 +208,9 @@ const char* certificate_file() {
   return nullptr;
 }
 
-[[noreturn]] void fail_as(CURLcode code, const char* details, const Url& url, const HttpRequest& request) {
+/// Throws the HttpError for an error code of libcurl. `details`: message of libcurl, may be empty.
+[[noreturn]] void fail_transfer(CURLcode code, const char* details, const Url& url,
+                                const HttpRequest& request) {
   const std::string host = url.origin();
   const std::string reason = *details != '\0' ? details : curl().describe(code);
   switch (code) {
@@ -225,9 +228,9 @@ const char* certificate_file() {
            "clock; if a proxy decrypts the traffic, set SSL_CERT_FILE to a file with its certificate",
            host, reason);
     case CURLE_OPERATION_TIMEDOUT:
-      fail(Kind::timeout, "{} {} timed out: {}", request.method, host, reason);
+      fail(Kind::timeout, "{} {} timed out: {}; check the network", request.method, host, reason);
     default:
-      fail(Kind::interrupted, "{} {} failed: {}", request.method, host, reason);
+      fail(Kind::interrupted, "{} {} failed: {}; check the network", request.method, host, reason);
   }
 }
 
@@ -270,7 +273,7 @@ struct HttpClient::State {
              printable(header.name));
       list = curl().append(list, line.c_str());
     }
-    // Without this, libcurl would wait a second for servers that ignore Expect.
+    // Disables the header Expect, because libcurl would wait a second for servers that ignore it.
     list = curl().append(list, "Expect:");
     if (find_header(request.headers, "Content-Type") == nullptr) list = curl().append(list, "Content-Type:");
     set(CURLOPT_HTTPHEADER, list);
@@ -326,15 +329,16 @@ struct HttpClient::State {
     if (transfer.thrown) std::rethrow_exception(transfer.thrown);
     if (transfer.is_cancelled) fail(Kind::cancelled, "the request to {} was cancelled", url.origin());
     if (transfer.is_too_large)
-      fail(Kind::too_large, "the response of {} exceeds the limit of {}", url.origin(),
+      fail(Kind::too_large, "the response of {} exceeds the limit of {}; check the URL", url.origin(),
            human_bytes(request.max_body_bytes));
-    if (code != CURLE_OK) fail_as(code, details.data(), url, request);
+    if (code != CURLE_OK) fail_transfer(code, details.data(), url, request);
     return std::move(transfer.response);
   }
 };
 
 HttpClient::HttpClient() : state_(std::make_unique<State>()) {
-  if (state_->handle == nullptr) fail(Kind::library, "libcurl could not be initialized; check the memory");
+  if (state_->handle == nullptr)
+    fail(Kind::library, "libcurl could not be initialized; check the free memory");
 }
 HttpClient::~HttpClient() = default;
 
@@ -353,11 +357,13 @@ HttpResponse HttpClient::send(const HttpRequest& request) {
       return response;
     const bool was_encrypted = url.is_encrypted();
     if (!url.follow(*location))
-      fail(Kind::redirect, "{} redirects to '{}', which is not a URL", origin, *location);
+      fail(Kind::redirect,
+           "{} redirects to '{}', which is not an http or https URL; check the address of the server", origin,
+           *location);
     if (request.redirects == Redirects::same_host && url.origin() != origin) return response;
     if (was_encrypted && !url.is_encrypted())
       fail(Kind::redirect, "{} redirects to {}, which is not encrypted; use https", origin, url.origin());
-    // Once another host has been involved, a later redirect to the first host is not trusted either.
+    // After a redirect to another host, a redirect back to the first host does not get the secrets either.
     sends_secrets = sends_secrets && url.origin() == origin;
     const bool becomes_get = response.status == 303 || (response.status <= 302 && current.method == "POST");
     if (becomes_get && current.method != "HEAD") {
@@ -365,7 +371,8 @@ HttpResponse HttpClient::send(const HttpRequest& request) {
       current.body.clear();
     }
   }
-  fail(Kind::redirect, "{} redirects more than {} times", origin, kMaxRedirects);
+  fail(Kind::redirect, "{} redirects more than {} times; check the address of the server", origin,
+       kMaxRedirects);
 }
 
 std::string url_encoded(std::string_view text, bool keeps_slashes) {

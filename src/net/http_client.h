@@ -16,14 +16,14 @@ namespace hearth::net {
 struct Header {
   std::string name, value;
 };
-/// Returns the value of the first header with this name, in any case; null if there is none.
+/// Returns the value of the first header with this name (case-insensitive); nullptr if there is none.
 const std::string* find_header(std::span<const Header> headers, std::string_view name);
 
-/// Response to a request that reached a server, whatever its status.
+/// Response of a server, with any status.
 struct HttpResponse {
   int status = 0;
   std::string url;              ///< URL that sent this response, after redirects
-  std::vector<Header> headers;  ///< of this response only
+  std::vector<Header> headers;  ///< headers of this response, without those of redirects
   std::string body;             ///< empty if HttpRequest::on_body received it
 
   bool is_success() const { return status >= 200 && status < 300; }
@@ -41,7 +41,7 @@ struct HttpRequest {
   std::string url;             ///< http:// or https://
   std::vector<Header> headers = {};
   std::string body = {};  ///< for POST and PUT
-  /// If set, `file_bytes` bytes from `file_offset` of this file are the body instead.
+  /// If set, the body is `file_bytes` bytes of this file, starting at `file_offset`.
   fs::path file = {};
   int64_t file_offset = 0;
   int64_t file_bytes = 0;
@@ -51,14 +51,15 @@ struct HttpRequest {
   double stall_timeout_seconds = 30;    ///< timeout of a transfer that moves no bytes; 0: none
   double total_timeout_seconds = 0;     ///< 0: none
   int64_t max_body_bytes = 64ll << 20;  ///< limit of HttpResponse::body
-  /// Receives the body of a successful response piece by piece. Exceptions end the request and reach the
-  /// caller of send().
+  /// Receives the body of a successful response piece by piece. An exception ends the request and is rethrown
+  /// by send().
   std::function<void(const HttpResponse& head, std::span<const std::byte> piece)> on_body = {};
-  /// Called about once per second and after each piece, with bytes of this transfer; returns false to cancel.
+  /// Called about once per second and after each piece, with the bytes that this transfer has moved so far.
+  /// Returns false to cancel the request.
   std::function<bool(int64_t received_bytes, int64_t sent_bytes)> on_progress = {};
 };
 
-/// Failure without a complete response. The text names the host, the reason and what to do.
+/// Error of a request without a complete response. The message contains the host, the reason and a remedy.
 class HttpError : public UserError {
  public:
   enum class Kind : uint8_t {
@@ -83,18 +84,20 @@ class HttpError : public UserError {
   Kind kind_;
 };
 
-/// Sends HTTP requests one at a time and reuses connections. Not for use by several threads at once. Uses
-/// libcurl, which is opened by the first client, and its proxy variables (https_proxy, http_proxy, all_proxy,
-/// no_proxy). CURL_CA_BUNDLE or SSL_CERT_FILE name a file of trusted certificates.
+/// Sends HTTP requests one at a time and reuses connections. Not thread-safe. Uses libcurl, which the first
+/// client loads at run time. The environment variables of libcurl set a proxy (https_proxy, http_proxy,
+/// all_proxy, no_proxy); CURL_CA_BUNDLE, SSL_CERT_FILE or REQUESTS_CA_BUNDLE names a file of trusted
+/// certificates.
 class HttpClient {
  public:
-  /// HttpError if libcurl is not installed.
+  /// Throws an HttpError if libcurl is not installed.
   HttpClient();
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  /// Sends the request and returns the response of any status. HttpError without a complete response.
+  /// Sends the request and returns the response, with any status. Throws an HttpError if there is no complete
+  /// response.
   HttpResponse send(const HttpRequest& request);
 
  private:
@@ -102,7 +105,8 @@ class HttpClient {
   std::unique_ptr<State> state_;
 };
 
-/// Returns the text with all bytes except letters, digits and -._~ as %XX. `keeps_slashes`: keeps / too.
+/// Percent-encodes all bytes except letters, digits and -._~ as %XX. `keeps_slashes`: does not encode /
+/// either.
 std::string url_encoded(std::string_view text, bool keeps_slashes = false);
 /// Returns scheme://host:port of a URL; an empty string if it is not an http or https URL.
 std::string url_origin(const std::string& url);

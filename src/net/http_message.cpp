@@ -20,6 +20,7 @@ bool is_token(std::string_view text) {
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
+/// Removes and returns the text before `separator`, which is removed too; all text if there is no separator.
 std::string_view take_until(std::string_view& text, std::string_view separator) {
   const size_t end = text.find(separator);
   const std::string_view part = text.substr(0, end);
@@ -31,13 +32,18 @@ void parse_target(std::string_view target, ServerRequest& request) {
   std::string_view query = target;
   const std::string_view path = take_until(query, "?");
   const auto decoded = percent_decoded(path, false);
-  if (!path.starts_with('/') || !decoded) throw HttpFault{400, "the path of the request is invalid"};
+  if (!path.starts_with('/') || !decoded)
+    throw HttpFault{400,
+                    "the path of the request is invalid; it must start with /, with valid %XX escapes and "
+                    "without control characters"};
   request.path = *decoded;
   while (!query.empty()) {
     std::string_view value = take_until(query, "&");
     const auto name = percent_decoded(take_until(value, "="), true),
                decoded_value = percent_decoded(value, true);
-    if (!name || !decoded_value) throw HttpFault{400, "the query of the request is invalid"};
+    if (!name || !decoded_value)
+      throw HttpFault{400,
+                      "the query of the request is invalid; use valid %XX escapes and no control characters"};
     request.query.emplace_back(*name, *decoded_value);
   }
 }
@@ -67,7 +73,7 @@ void parse_header(std::string_view line, ServerRequest& request) {
 /// Returns the value of a header that must occur at most once; nullptr if it is missing.
 const std::string* unique_header(const ServerRequest& request, std::string_view name) {
   if (std::ranges::count(request.headers, name, &NamedValues::value_type::first) > 1)
-    throw HttpFault{400, fmt::format("header {}: expected it once, got it several times", name)};
+    throw HttpFault{400, fmt::format("the header {} occurs more than once; send it once", name)};
   return request.header(name);
 }
 
@@ -112,7 +118,7 @@ HttpHead parse_head(std::string_view head) {
     parse_header(line, request);
   }
   if (unique_header(request, "host") == nullptr && !request.is_http10)
-    throw HttpFault{400, "header host is missing"};
+    throw HttpFault{400, "the header Host is missing; send it"};
   parsed.body_bytes = body_bytes_of(request);
   const std::string* connection = request.header("connection");
   const std::string option = connection == nullptr ? "" : lowered(*connection);

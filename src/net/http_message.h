@@ -30,7 +30,7 @@ struct ServerRequest {
   std::string_view cookie(std::string_view name) const;
 };
 
-/// Reason why a request is refused, with the status code of its response.
+/// Exception that refuses a request: status code and message of the response.
 struct HttpFault {
   int status = 400;
   std::string message;
@@ -45,9 +45,9 @@ struct HttpHead {
   size_t body_bytes = 0;
 };
 
-/// Parses the request line and headers, up to and including the empty line. Throws HttpFault if they break
-/// the grammar, or if the size of the body is ambiguous or not announced by Content-Length: 411 for chunked
-/// bodies.
+/// Parses the request line and headers, up to and including the empty line. Throws an HttpFault: 400 if they
+/// are malformed or the size of the body is ambiguous, 411 if the body is chunked, 431 if there are too many
+/// headers.
 HttpHead parse_head(std::string_view head);
 
 /// Decodes %XX, and '+' as a space if `is_query`. Returns nullopt for invalid escapes and for control

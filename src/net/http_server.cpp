@@ -24,10 +24,10 @@
 namespace hearth::net {
 namespace {
 
-/// Descriptors of the process that are not connections.
+/// Number of file descriptors that are reserved for files other than connections.
 constexpr rlim_t kOtherDescriptors = 256;
 
-/// Raises the soft limit of open files of this process, and returns the number of connections that fit.
+/// Raises the soft limit of open files of this process, and returns the max number of connections under it.
 size_t allow_connections(size_t max_connections) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return max_connections;
@@ -40,7 +40,7 @@ size_t allow_connections(size_t max_connections) {
                           std::max<rlim_t>(limit.rlim_cur, kOtherDescriptors + 64) - kOtherDescriptors);
 }
 
-int listen_at(const std::string& host, int port) {
+int listen_on(const std::string& host, int port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -56,8 +56,9 @@ int listen_at(const std::string& host, int port) {
   const int fault = errno;
   close(listener);
   if (fault == EADDRINUSE)
-    user_error("port {} of {} is in use; choose another one, or --port 0 for any free port", port, host);
-  user_error("cannot listen at port {} of {}: {}", port, host, std::strerror(fault));
+    user_error("port {} of {} is in use; choose another --port, or --port 0 for any free port", port, host);
+  user_error("cannot listen on port {} of {}: {}; choose another --port or --host", port, host,
+             std::strerror(fault));
 }
 
 int port_of(int socket) {
@@ -88,7 +89,7 @@ constexpr const char* kContentPolicy =
     "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Event descriptor that signal handlers write to.
+/// Event descriptor to which the signal handlers of StopSignals write.
 int stop_event = -1;
 
 void report_stop(int) {
@@ -113,7 +114,7 @@ struct Route {
 
 struct HttpServer::State {
   explicit State(HttpServerOptions given)
-      : options(std::move(given)), listener(listen_at(options.host, options.port)), port(port_of(listener)) {
+      : options(std::move(given)), listener(listen_on(options.host, options.port)), port(port_of(listener)) {
     options.max_connections = allow_connections(options.max_connections);
   }
 
@@ -148,15 +149,17 @@ struct HttpServer::State {
         return exchange->reply(std::move(*refusal));
     }
     if (route == nullptr)
-      return exchange->reply(error_reply(404, fmt::format("there is no page {}", request.path)));
+      return exchange->reply(
+          error_reply(404, fmt::format("there is no page or endpoint {}; check the URL", request.path)));
     if (!route->handler)
       return exchange->reply(
-          error_reply(405, fmt::format("{} is not allowed for {}", request.method, request.path)));
+          error_reply(405, fmt::format("the method {} is not allowed for {}; use another method",
+                                       request.method, request.path)));
     handle_request(exchange, route->handler);
   }
 
-  /// Returns the route with the longest path that matches; one without a handler if no method of it matches;
-  /// nullptr if no path matches.
+  /// Returns the route with the longest path that matches the request. If only the method does not match,
+  /// returns a route without a handler; if no path matches, nullptr.
   const Route* find_route(const ServerRequest& request) const {
     static const Route kOtherMethod{};
     const Route* found = nullptr;

@@ -48,9 +48,9 @@ void HubCache::store_commit(const std::string& revision, const std::string& comm
 
 std::vector<HubFile> HubCache::files_of(const std::string& commit) const {
   std::vector<HubFile> files;
-  std::error_code none;
+  std::error_code error;
   const fs::path top = snapshot(commit);
-  for (fs::recursive_directory_iterator at(top, none), end; !none && at != end; at.increment(none)) {
+  for (fs::recursive_directory_iterator at(top, error), end; !error && at != end; at.increment(error)) {
     std::error_code broken;
     if (!at->is_regular_file(broken)) continue;
     files.push_back({.path = at->path().lexically_relative(top).string(),
@@ -62,9 +62,9 @@ std::vector<HubFile> HubCache::files_of(const std::string& commit) const {
 bool HubCache::has(const HubFile& file, const std::string& commit) const {
   return std::ranges::any_of(std::initializer_list<fs::path>{snapshot(commit) / file.path, blob(file.hash)},
                              [&](const fs::path& path) {
-                               std::error_code none;
-                               const auto size = fs::file_size(path, none);
-                               return !none && static_cast<int64_t>(size) == file.num_bytes;
+                               std::error_code error;
+                               const auto size = fs::file_size(path, error);
+                               return !error && static_cast<int64_t>(size) == file.num_bytes;
                              });
 }
 
@@ -74,19 +74,24 @@ void HubCache::link(const HubFile& file, const std::string& commit) const {
   const fs::path target = blob(file.hash).lexically_relative(path.parent_path());
   if (!fs::exists(blob(file.hash), code) || fs::read_symlink(path, code) == target) return;
   make_folder(path.parent_path());
-  // A link of a unique name, renamed: another process may create the same link at the same time.
+  // The link gets a unique name and is then renamed, because another process may create the same link at the
+  // same time.
   const fs::path temporary = path.string() + fmt::format(".{}.link", getpid());
   fs::create_symlink(target, temporary, code);
   fs::rename(code ? blob(file.hash) : temporary, path, code);
-  if (code) user_error("cannot create {}: {}", path.string(), code.message());
+  if (code)
+    user_error("cannot create {}: {}; set HF_HOME to a folder that you can write to", path.string(),
+               code.message());
 }
 
 HubCache::Lock::Lock(const HubCache& cache, const std::string& hash) {
   const fs::path path = cache.cache_ / ".locks" / cache.folder_.filename() / (hash + ".lock");
   make_folder(path.parent_path());
   descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) user_error("cannot create {}: {}", path.string(), std::strerror(errno));
-  // Some network file systems have no locks: then two processes may download the same file.
+  if (descriptor_ < 0)
+    user_error("cannot create {}: {}; set HF_HOME to a folder that you can write to", path.string(),
+               std::strerror(errno));
+  // On network file systems without locks, two processes may download the same file.
   while (flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
 }
 

@@ -20,24 +20,25 @@ class HubCache {
   /// `cache`: the folder of all repositories, which need not exist.
   HubCache(fs::path cache, const HubName& name);
 
-  /// Returns the commit of a branch, tag or commit; nullopt if the cache has none for it.
+  /// Returns the commit of a branch, tag or commit; nullopt if it is not in the cache.
   std::optional<std::string> commit_of(const std::string& revision) const;
   void store_commit(const std::string& revision, const std::string& commit) const;
 
   fs::path snapshot(const std::string& commit) const { return folder_ / "snapshots" / commit; }
-  /// Returns the files of a snapshot whose contents exist, without their hashes; empty if there is none.
+  /// Returns the files of a snapshot, without links to missing blobs; HubFile::hash is not set. Returns an
+  /// empty list if the snapshot does not exist.
   std::vector<HubFile> files_of(const std::string& commit) const;
   fs::path blob(const std::string& hash) const { return folder_ / "blobs" / hash; }
-  /// True if the file is in the snapshot or its contents are among the blobs, with the size of `file`.
+  /// True if the snapshot has the file or the cache has its blob, with the size of `file`.
   bool has(const HubFile& file, const std::string& commit) const;
-  /// Adds a file whose blob exists to a snapshot. Where the file system has no symbolic links, moves the
-  /// blob.
+  /// Adds a link to the blob of a file to a snapshot, or moves the blob there if the file system has no
+  /// symbolic links. Does nothing if the blob does not exist.
   void link(const HubFile& file, const std::string& commit) const;
 
   /// Holds the lock of a blob, so that other processes do not download it at the same time.
   class Lock {
    public:
-    /// Waits until the lock is free. UserError if it cannot be created.
+    /// Waits until the lock is free. Throws a UserError if the lock file cannot be created.
     Lock(const HubCache& cache, const std::string& hash);
     ~Lock();
     Lock(const Lock&) = delete;

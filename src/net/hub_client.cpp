@@ -18,6 +18,7 @@ namespace {
 constexpr double kMaxWaitSeconds = 300;
 constexpr size_t kMaxFiles = size_t{1} << 19;
 
+/// Returns the value of the first of these environment variables that is set and not empty.
 std::string variable(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const char* const value = std::getenv(name);
@@ -40,7 +41,9 @@ fs::path hub_home() {
   if (const std::string home = variable({"HF_HOME"}); !home.empty()) return with_home(home);
   if (const std::string cache = variable({"XDG_CACHE_HOME"}); !cache.empty())
     return with_home(cache) / "huggingface";
-  if (variable({"HOME"}).empty()) user_error("the folder of hub models is unknown: set HF_HOME to a folder");
+  if (variable({"HOME"}).empty())
+    user_error(
+        "the folder for models of the hub is unknown, because HOME is not set; set HF_HOME to a folder");
   return with_home("~/.cache/huggingface");
 }
 
@@ -54,8 +57,8 @@ std::string find_token(const fs::path& home) {
   return fs::is_regular_file(file, none) ? std::string(trimmed(read_file(file, 1 << 16))) : "";
 }
 
-/// Returns the text after "key=" in a header such as `"api";r=0;t=55`.
-double parameter(const std::string& header, std::string_view key) {
+/// Returns the number after `key`, such as "t=", in a header such as `"api";r=0;t=55`; 0 if there is none.
+double number_after(const std::string& header, std::string_view key) {
   const size_t at = header.find(key);
   return at == header.npos ? 0 : std::atof(header.c_str() + at + key.size());
 }
@@ -106,8 +109,8 @@ void HubClient::wait(int attempt, const HttpResponse* response) const {
     const std::string* const limit = find_header(response->headers, "RateLimit");
     if (after != nullptr && std::atof(after->c_str()) > 0)
       seconds = std::atof(after->c_str());
-    else if (limit != nullptr && parameter(*limit, "t=") > 0)
-      seconds = parameter(*limit, "t=");
+    else if (limit != nullptr && number_after(*limit, "t=") > 0)
+      seconds = number_after(*limit, "t=");
   }
   std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds, kMaxWaitSeconds)));
 }
@@ -171,16 +174,18 @@ std::vector<HubFile> HubClient::list_files(const HubName& name, const std::strin
     files.insert(files.end(), page.begin(), page.end());
     url = next_page(response);
     if (files.size() > kMaxFiles)
-      user_error("{} has more than {} files; name a file or a folder of it", name.text(), kMaxFiles);
+      user_error("{0} has more than {1} files; name a file or a folder in it: {0}/FILE", name.text(),
+                 kMaxFiles);
     if (!url.empty() && url_origin(url) != url_origin(settings_.endpoint))
-      user_error("{} continues its list of files at another host, {}, which is not allowed", name.text(),
-                 url_origin(url));
+      user_error(
+          "{} continues its list of files at another host, {}, which is not allowed; check HF_ENDPOINT",
+          name.text(), url_origin(url));
   }
   return files;
 }
 
 std::pair<std::string, HubFile> HubClient::find_file(const HubName& name) {
-  // The redirect to another host, which stores large files, has the headers that are needed.
+  // For a large file, the hub redirects to another host. The redirect itself has the headers of the file.
   const HttpRequest request = {.method = "HEAD",
                                .url = file_url(name, name.revision, name.path),
                                .headers = {{.name = "Accept-Encoding", .value = "identity"}},
@@ -255,8 +260,8 @@ void HubClient::refuse(const HubName& name, const HttpResponse& response) const 
   if (status == 429)
     user_error("{} received too many requests from this address; try again in some minutes{}",
                settings_.endpoint, has_token ? "" : ", or set HF_TOKEN, which raises the limit");
-  user_error("{} answered {} for {}{}; try again later", settings_.endpoint, status, name.text(),
-             text.empty() ? "" : ": " + text);
+  user_error("{} answered with HTTP status {} for {}{}; try again later", settings_.endpoint, status,
+             name.text(), text.empty() ? "" : ": " + text);
 }
 
 }  // namespace hearth::net

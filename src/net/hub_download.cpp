@@ -25,7 +25,7 @@ namespace hearth::net {
 namespace {
 
 constexpr size_t kMaxThreads = 4;
-/// Free bytes that a download leaves on the disk.
+/// Number of bytes that a download leaves free on the disk.
 constexpr int64_t kReserveBytes = int64_t{64} << 20;
 
 /// Hash of a file's contents as the hub computes it: SHA-256 for large files, git's SHA-1 of a blob for
@@ -45,33 +45,33 @@ class ContentHash {
   Sha256 sha256_;
 };
 
-/// Files to download, shared by the threads that do.
+/// Files to download and their progress, shared by the download threads.
 struct Work {
   const HubName& name;
   const std::string commit;
   const HubSettings& settings;
   const HubCache& cache;
-  std::vector<HubFile> files;  ///< each hash once
+  std::vector<HubFile> files;  ///< files to download; each hash occurs once
 
-  std::atomic<size_t> next = 0;
-  std::atomic<int64_t> done_bytes = 0;      ///< of the files
-  std::atomic<int64_t> received_bytes = 0;  ///< by this process
+  std::atomic<size_t> next = 0;             ///< index of the next file that no thread has started
+  std::atomic<int64_t> done_bytes = 0;      ///< bytes of `files` that are on disk
+  std::atomic<int64_t> received_bytes = 0;  ///< bytes that this process has received
   std::atomic<int> num_done = 0;
   std::atomic<bool> is_cancelled = false;
   std::mutex mutex = {};
-  std::condition_variable ended = {};
+  std::condition_variable ended = {};  ///< notified when a thread ends
   size_t num_running = 0;
   std::exception_ptr error = nullptr;
 };
 
-/// Contents of one file that arrive piece by piece, in blobs/HASH.incomplete.
-class Partial {
+/// A file that is downloaded piece by piece into blobs/HASH.incomplete.
+class PartialFile {
  public:
-  Partial(Work& work, const HubFile& file)
+  PartialFile(Work& work, const HubFile& file)
       : work_(work), file_(file), path_(work.cache.blob(file.hash).string() + ".incomplete"), hash_(file) {
-    std::error_code none;
-    const auto size = fs::file_size(path_, none);
-    if (none || static_cast<int64_t>(size) > file.num_bytes) {
+    std::error_code error;
+    const auto size = fs::file_size(path_, error);
+    if (error || static_cast<int64_t>(size) > file.num_bytes) {
       restart();
       return;
     }
@@ -92,7 +92,7 @@ class Partial {
     writer_ = std::make_unique<FileWriter>(path_);
   }
 
-  /// Checks where a response starts, before its first piece is added.
+  /// Checks at which byte a response starts, before its first piece is added.
   void begin(const HttpResponse& head) {
     if (head.status == 200 && num_bytes_ > 0) return restart();
     if (head.status == 200) return;
@@ -104,8 +104,8 @@ class Partial {
 
   void add(std::span<const std::byte> piece) {
     if (std::ssize(piece) > file_.num_bytes - num_bytes_)
-      user_error("{}: the server sent more than the {} bytes of {}", work_.name.text(), file_.num_bytes,
-                 file_.path);
+      user_error("{}: the server sent more than the {} bytes of {}; check proxies and try again",
+                 work_.name.text(), file_.num_bytes, file_.path);
     writer_->write(piece);
     hash_.update(piece);
     num_bytes_ += std::ssize(piece);
@@ -113,7 +113,7 @@ class Partial {
     work_.received_bytes += std::ssize(piece);
   }
 
-  /// Moves the complete file to the blobs. Returns false, and starts again, if its hash is wrong.
+  /// Moves the complete file to its blob. If its hash is wrong, restarts the download and returns false.
   bool finish() {
     writer_->sync_and_close();
     if (hash_.hex() != file_.hash) {
@@ -133,8 +133,8 @@ class Partial {
   std::unique_ptr<FileWriter> writer_;
 };
 
-/// Requests the rest of a file once. After a temporary failure waits before the next attempt.
-void fetch_rest(HubClient& client, Work& work, const HubFile& file, Partial& partial, int attempt) {
+/// Requests the missing part of a file once. After a temporary failure, waits before it returns.
+void fetch_rest(HubClient& client, Work& work, const HubFile& file, PartialFile& partial, int attempt) {
   HttpRequest request{.url = client.file_url(work.name, work.commit, file.path)};
   request.headers.push_back({.name = "Accept-Encoding", .value = "identity"});
   if (partial.num_bytes() > 0)
@@ -167,7 +167,7 @@ void fetch_file(HubClient& client, Work& work, const HubFile& file) {
     work.done_bytes += file.num_bytes;
     return;
   }
-  Partial partial(work, file);
+  PartialFile partial(work, file);
   int attempt = 0, num_damaged = 0;
   while (true) {
     while (!partial.is_complete()) {
@@ -176,14 +176,14 @@ void fetch_file(HubClient& client, Work& work, const HubFile& file) {
       fetch_rest(client, work, file, partial, attempt);
       attempt = partial.num_bytes() > before ? 0 : attempt + 1;
       if (attempt == HubClient::kMaxAttempts)
-        user_error("{}: the server sends {} of the {} bytes of {}", work.name.text(), partial.num_bytes(),
-                   file.num_bytes, file.path);
+        user_error("{}: the server sent only {} of the {} bytes of {}; check proxies and try again",
+                   work.name.text(), partial.num_bytes(), file.num_bytes, file.path);
     }
     if (partial.finish()) return;
     if (++num_damaged == 2)
       user_error(
           "{}: {} was damaged in two downloads: its contents do not have the hash {}; check proxies, and "
-          "the disk with its SMART values",
+          "check the disk with smartctl",
           work.name.text(), file.path, file.hash);
   }
 }
@@ -203,7 +203,7 @@ void run_thread(Work& work) {
   work.ended.notify_all();
 }
 
-/// Measures the rate of a download over the last ten measurements.
+/// Measures the rate of a download over the last ten intervals between measurements.
 class Meter {
  public:
   HubProgress measure(const Work& work, int64_t total_bytes, bool is_last) {
@@ -257,11 +257,11 @@ int64_t free_bytes(const fs::path& folder) {
   return static_cast<int64_t>(found.f_bavail) * static_cast<int64_t>(found.f_frsize);
 }
 
-/// Returns the part of a file that an interrupted download has left.
+/// Returns the number of bytes of a file that an interrupted download has left.
 int64_t partial_bytes(const HubCache& cache, const HubFile& file) {
-  std::error_code none;
-  const auto size = fs::file_size(cache.blob(file.hash).string() + ".incomplete", none);
-  return none || static_cast<int64_t>(size) > file.num_bytes ? 0 : static_cast<int64_t>(size);
+  std::error_code error;
+  const auto size = fs::file_size(cache.blob(file.hash).string() + ".incomplete", error);
+  return error || static_cast<int64_t>(size) > file.num_bytes ? 0 : static_cast<int64_t>(size);
 }
 
 void download(const HubName& name, const std::string& commit, const HubSettings& settings,
@@ -283,12 +283,12 @@ void download(const HubName& name, const std::string& commit, const HubSettings&
                               human_bytes(free)));
     if (rest > free - kReserveBytes)
       user_error(
-          "{} needs {} in {}, but only {} are free; free space there, or set HF_HOME to a folder on a "
+          "{} needs {} in {}, but only {} are free; delete files there, or set HF_HOME to a folder on a "
           "larger disk",
           name.text(), human_bytes(rest), settings.cache.string(), human_bytes(free));
     Work work{.name = name, .commit = commit, .settings = settings, .cache = cache, .files = {}};
     for (auto& [hash, file] : missing) work.files.push_back(std::move(file));
-    // The largest file first, so that it does not run alone at the end.
+    // Starts with the largest file, so that it is not the only one that is left at the end.
     std::ranges::sort(work.files, std::greater(), &HubFile::num_bytes);
     fetch_files(work, missing_bytes, reporter);
   }
@@ -307,8 +307,10 @@ void check_shards(const HubName& name, const fs::path& snapshot, const std::vect
       const std::string shard = value.is_string() ? value.get<std::string>() : "";
       const fs::path folder = (snapshot / file.path).parent_path();
       if (!is_safe_path(shard) || !path_exists(folder / shard))
-        user_error("{} is in the cache, but its file {} is missing; run again with a connection", name.text(),
-                   shortened(shard, 200));
+        user_error(
+            "{} is in the cache, but its file {} is missing; connect to the network and run the command "
+            "again",
+            name.text(), shortened(shard, 200));
     }
   }
 }
@@ -317,9 +319,9 @@ fs::path path_in(const HubCache& cache, const std::string& commit, const HubName
   return name.path.empty() ? cache.snapshot(commit) : cache.snapshot(commit) / name.path;
 }
 
-/// Returns the path of what the cache has for the name. UserError, which ends with `advice`, if it has
-/// nothing or not all files.
-fs::path cached(const HubName& name, const HubCache& cache, const std::string& advice) {
+/// Returns the path of the name in the cache. Throws a UserError if a file is missing, or if the cache has no
+/// commit of the name; that error ends with `advice`.
+fs::path cached_path(const HubName& name, const HubCache& cache, const std::string& advice) {
   const std::optional<std::string> commit = cache.commit_of(name.revision);
   if (!commit) user_error("{} is not in the cache; {}", name.text(), advice);
   const std::vector<HubFile> files = cache.files_of(*commit);
@@ -331,7 +333,7 @@ fs::path cached(const HubName& name, const HubCache& cache, const std::string& a
 
 fs::path find_in_hub_cache(const HubName& name, const HubSettings& settings) {
   try {
-    return cached(name, HubCache(settings.cache, name), "");
+    return cached_path(name, HubCache(settings.cache, name), "");
   } catch (const UserError&) {
     return {};
   }
@@ -339,7 +341,7 @@ fs::path find_in_hub_cache(const HubName& name, const HubSettings& settings) {
 
 fs::path download_from_hub(const HubName& name, const HubSettings& settings, const HubReporter& reporter) {
   const HubCache cache(settings.cache, name);
-  if (settings.is_offline) return cached(name, cache, "unset HF_HUB_OFFLINE to download it");
+  if (settings.is_offline) return cached_path(name, cache, "unset HF_HUB_OFFLINE to download it");
   HubClient client(settings);
   std::string commit;
   std::vector<HubFile> needed;

@@ -14,9 +14,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Limits whose product fits into int64_t.
+/// Max size of a file. Its product with the max number of files (kMaxFiles in hub_client.cpp) fits in
+/// int64_t.
 constexpr int64_t kMaxFileBytes = int64_t{1} << 43;
-/// Names of weights without their extension, in order of preference.
+/// Names of weights files (.safetensors and .bin) without their extension, in order of preference.
 constexpr const char* kStems[] = {"model", "diffusion_pytorch_model", "adapter_model",
                                   "pytorch_lora_weights"};
 constexpr const char* kPickledStems[] = {"pytorch_model", "diffusion_pytorch_model", "adapter_model"};
@@ -62,7 +63,7 @@ class Folder {
   bool has(std::string_view name) const {
     return std::ranges::any_of(files_, [&](const HubFile* file) { return name_of(file->path) == name; });
   }
-  /// Appends the files for which the function returns true, and returns their number.
+  /// Appends the files whose name `accepts` returns true for, and returns their number.
   template <typename Accepts>
   size_t add(std::vector<HubFile>& needed, Accepts accepts) const {
     const size_t before = needed.size();
@@ -93,9 +94,9 @@ class Folder {
   std::vector<const HubFile*> files_;
 };
 
-/// True for configuration, tokenizer, chat template and license, and for the recipe and classes of a run of
-/// Hearth, by the file's name.
-bool is_setting(const std::string& name) {
+/// True if a file name is that of a configuration, tokenizer, chat template, license or model card, or of the
+/// recipe or class list of a run of Hearth.
+bool is_needed_metadata(const std::string& name) {
   if (name.starts_with('.') || name.ends_with(".index.json")) return false;
   static const std::set<std::string> unneeded = {"trainer_state.json", "all_results.json",
                                                  "train_results.json", "eval_results.json"};
@@ -130,7 +131,7 @@ std::string listed_files(const std::vector<HubFile>& files, std::string_view end
 std::vector<HubFile> needed_of_model(const HubName& name, const std::vector<HubFile>& files) {
   std::vector<HubFile> needed;
   const Folder top(files, "");
-  top.add(needed, is_setting);
+  top.add(needed, is_needed_metadata);
   if (!top.has("model_index.json")) {
     if (top.add_weights(needed)) return needed;
     const size_t num_other =
@@ -138,14 +139,15 @@ std::vector<HubFile> needed_of_model(const HubName& name, const std::vector<HubF
     if (num_other == 1) return needed;
     refuse_weights(name, files);
   }
-  // Components of a pipeline are folders with a configuration; files at the top repeat them in one file.
+  // The components of a pipeline are the folders with a configuration. Weights at the top level are not
+  // needed: they contain the same components in a single file.
   std::set<std::string> folders;
   for (const HubFile& file : files)
     if (file.path.find('/') == file.path.rfind('/')) folders.insert(folder_of(file.path));
   folders.erase("");
   for (const std::string& folder : folders) {
     const Folder component(files, folder);
-    const bool is_component = component.add(needed, is_setting) > 0;
+    const bool is_component = component.add(needed, is_needed_metadata) > 0;
     if (is_component) component.add_weights(needed);
   }
   return needed;
@@ -157,10 +159,13 @@ std::vector<HubFile> parse_hub_listing(std::string_view json, std::string_view w
   std::string fault;
   const std::optional<Json> page = parse_json<Json>(json, &fault);
   if (!page || !page->is_array())
-    user_error("{}: the list of files is invalid: {}", where, page ? "expected an array" : fault);
+    user_error("{}: the list of files is invalid: {}; check HF_ENDPOINT", where,
+               page ? "expected an array" : fault);
   std::vector<HubFile> files;
   for (const Json& entry : *page) {
-    if (!entry.is_object()) user_error("{}: expected an object for each file", where);
+    if (!entry.is_object())
+      user_error("{}: the list of files is invalid: expected an object for each file; check HF_ENDPOINT",
+                 where);
     if (text_in(entry, "type") != "file") continue;
     const auto lfs = entry.find("lfs");
     const bool is_large = lfs != entry.end() && lfs->is_object();

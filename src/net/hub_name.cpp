@@ -15,7 +15,7 @@ bool is_hex(std::string_view text, size_t num_digits) {
   return text.size() == num_digits && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-/// True for an organization or the name of a repository, as the hub allows them.
+/// True if the hub allows this name of an organization or repository.
 bool is_plain(std::string_view name) {
   return !name.empty() && name.size() <= 96 && name[0] != '.' && name[0] != '-' &&
          name.find("..") == name.npos && name.find("--") == name.npos &&
@@ -31,7 +31,7 @@ std::string_view take_part(std::string_view& text, std::string_view ends) {
   return part;
 }
 
-/// Returns the revision without the %2F that stands for a slash.
+/// Returns the revision with each %2F replaced by a slash.
 std::string decoded_revision(std::string_view text) {
   std::string revision(text);
   for (size_t at = 0; (at = lowered(revision).find("%2f", at)) != revision.npos; ++at)

@@ -21,7 +21,7 @@ struct HubName {
 
 /// True if the text starts with hf:, so that it names something on the hub and not a local file.
 bool is_hub_name(std::string_view text);
-/// Parses a name with or without hf:. UserError if it is invalid.
+/// Parses a name with or without hf:. Throws a UserError if it is invalid.
 HubName parse_hub_name(std::string_view text);
 
 /// True if a path of the hub may become a path below a folder: it is relative and has no empty component,

@@ -48,7 +48,7 @@ void split(std::span<const std::byte> bytes, std::array<std::byte, kBlockBytes>&
   }
 }
 
-/// Adds the padding, which ends with the length in bits, and formats the state.
+/// Appends the padding, which ends with the number of bits, and formats the state.
 template <typename Hash, typename State>
 std::string finish(Hash& hash, const State& state, uint64_t num_bytes) {
   std::array<std::byte, kBlockBytes + 8> padding = {std::byte{0x80}};

@@ -93,7 +93,8 @@ TEST(HttpClient, RedirectsAreBounded) {
   EXPECT_EQ(error_of({.url = loop.url()}).kind(), HttpError::Kind::redirect);
   LocalServer file(
       [](const std::string&) { return http_response("302 Found", "Location: file:///etc/passwd\r\n"); });
-  EXPECT_THAT(error_of({.url = file.url()}).what(), HasSubstr("'file:///etc/passwd', which is not a URL"));
+  EXPECT_THAT(error_of({.url = file.url()}).what(),
+              HasSubstr("'file:///etc/passwd', which is not an http or https URL"));
 }
 
 TEST(HttpClient, StreamsSuccessfulBodiesOnly) {
