@@ -70,8 +70,8 @@ class EventLoop {
   std::function<void(Exchange)> dispatch_;
   std::shared_ptr<Wakeup> wakeup_ = std::make_shared<Wakeup>();
   std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
-  std::vector<std::unique_ptr<Connection>>
-      closed_;  ///< closed connections; freed when the events of the last epoll_wait() are handled
+  /// Closed connections, which are freed when the events of the last epoll_wait() are handled.
+  std::vector<std::unique_ptr<Connection>> closed_;
   uint64_t next_id_;
   std::atomic<bool> is_stopping_ = false;
   std::atomic<Clock::rep> stop_at_ = 0;

@@ -17,17 +17,17 @@ constexpr int64_t kMaxTopLogprobs = 20;
 constexpr double kMaxBias = 100;
 constexpr size_t kMaxStops = 16, kMaxStopBytes = 256, kMaxBiases = 1024;
 
-/// Throws if a field asks for something that would silently change the answer if it were ignored.
+/// Throws a UserError for an unsupported field that must not be ignored, because it would change the answer.
 void refuse_unsupported(const Json& body) {
   for (const char* name : {"n", "best_of"}) {
     if (integer_field(body, name, 1, 1, kMaxTokens) != 1)
-      user_error("{}: only 1 is supported; send several requests instead", name);
+      user_error("{}: only the value 1 is supported; send several requests instead", name);
   }
   for (const char* name : {"tools", "functions", "suffix", "audio", "prediction", "grammar", "json_schema"}) {
     const Json* value = field_of(body, name);
-    if (value != nullptr && !value->empty()) user_error("{}: not supported; leave it out", name);
+    if (value != nullptr && !value->empty()) user_error("{}: not supported; remove it", name);
   }
-  if (bool_field(body, "echo", false)) user_error("echo: not supported; leave it out");
+  if (bool_field(body, "echo", false)) user_error("echo: not supported; remove it");
   if (const Json* format = field_of(body, "response_format"); format != nullptr) {
     const std::string type = format->is_object() ? string_field(*format, "type", "") : "";
     if (type != "text")
@@ -39,12 +39,14 @@ std::vector<std::string> parse_stops(const Json& body) {
   const Json* stop = field_of(body, "stop");
   if (stop == nullptr) return {};
   const Json list = stop->is_array() ? *stop : Json::array({*stop});
-  if (list.size() > kMaxStops) user_error("stop: expected at most {} texts, got {}", kMaxStops, list.size());
+  if (list.size() > kMaxStops)
+    user_error("stop: the request has {1} strings, but at most {0} are allowed; remove some", kMaxStops,
+               list.size());
   std::vector<std::string> stops;
   for (const Json& text : list) {
     if (!text.is_string() || text.get_ref<const std::string&>().empty() ||
         text.get_ref<const std::string&>().size() > kMaxStopBytes)
-      user_error("stop: expected texts of 1 to {} bytes", kMaxStopBytes);
+      user_error("stop: expected strings of 1 to {} bytes", kMaxStopBytes);
     stops.push_back(text.get<std::string>());
   }
   return stops;
@@ -60,9 +62,9 @@ std::vector<std::pair<int32_t, double>> parse_biases(const Json& body) {
     int32_t id = 0;
     const auto [end, fault] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (fault != std::errc() || end != key.data() + key.size() || id < 0)
-      user_error("logit_bias: expected token ids as names, got '{}'", key.substr(0, 40));
+      user_error("logit_bias: expected token ids as keys, got '{}'", key.substr(0, 40));
     if (!value.is_number() || !(std::abs(value.get<double>()) <= kMaxBias))
-      user_error("logit_bias: expected numbers from -{0} to {0}", kMaxBias);
+      user_error("logit_bias: expected numbers from -{0} to {0} as values", kMaxBias);
     parsed.emplace_back(id, value.get<double>());
   }
   return parsed;
@@ -93,11 +95,11 @@ int64_t parse_top_logprobs(const Json& body, bool is_chat) {
 
 TextPrompt parse_prompt(const Json& body) {
   const Json* prompt = field_of(body, "prompt");
-  if (prompt == nullptr) user_error("prompt: expected a text or a list of token ids");
+  if (prompt == nullptr) user_error("prompt: expected a string or a list of token ids");
   if (prompt->is_array() && prompt->size() == 1 && !prompt->front().is_number()) prompt = &prompt->front();
   if (prompt->is_string()) return prompt->get<std::string>();
   if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number())
-    user_error("prompt: expected one prompt, got a list of {}; send several requests instead",
+    user_error("prompt: the request has {} prompts, but only one is supported; send several requests instead",
                prompt->size());
   return parse_ids(*prompt, "prompt");
 }
@@ -106,11 +108,13 @@ TextPrompt parse_prompt(const Json& body) {
 std::string content_text(const Json& content) {
   if (content.is_string()) return content.get<std::string>();
   if (content.is_null()) return "";
-  if (!content.is_array()) user_error("messages: expected content to be a text or a list of text parts");
+  if (!content.is_array()) user_error("messages: expected content to be a string or a list of text parts");
   std::string text;
   for (const Json& part : content) {
     const std::string type = part.is_object() ? string_field(part, "type", "") : "";
-    if (type != "text") user_error("messages: only content of type text is supported, got '{}'", type);
+    if (type != "text")
+      user_error("messages: the type '{}' of a content part is not supported; send only parts of type text",
+                 type);
     text += string_field(part, "text", "");
   }
   return text;
@@ -120,14 +124,14 @@ std::string content_text(const Json& content) {
 
 Json parse_messages(const Json& messages) {
   if (!messages.is_array() || messages.empty())
-    user_error("messages: expected a list of messages, not empty");
+    user_error("messages: expected a list with at least one message");
   Json parsed = Json::array();
   for (const Json& message : messages) {
     if (!message.is_object()) user_error("messages: expected objects {{role, content}}");
     const std::string role = string_field(message, "role", "");
-    if (role.empty()) user_error("messages: a message has no role");
+    if (role.empty()) user_error("messages: a message has no role; set it to system, user or assistant");
     if (const Json* calls = field_of(message, "tool_calls"); calls != nullptr && !calls->empty())
-      user_error("messages: tool_calls are not supported; leave them out");
+      user_error("messages: tool_calls are not supported; remove them");
     const Json* content = field_of(message, "content");
     parsed.push_back({{"role", role}, {"content", content == nullptr ? "" : content_text(*content)}});
   }

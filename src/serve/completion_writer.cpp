@@ -12,7 +12,8 @@ namespace {
 
 using text::Json;
 
-/// Returns the text with bytes that are not UTF-8 replaced: a key of an object must be valid.
+/// Returns the text with bytes that are not UTF-8 replaced. Applied to keys before they are added to an
+/// object, so that dumped(), which replaces such bytes too, writes no key twice.
 std::string valid_utf8(std::string_view text) {
   std::string valid;
   for_each_run(
@@ -66,7 +67,7 @@ void CompletionWriter::add_logprobs(const infer::GeneratedPiece& piece) {
   tokens_.push_back(std::move(token));
 }
 
-/// Returns the field "logprobs" of a choice, and removes its tokens.
+/// Returns the field "logprobs" of a choice for the tokens that are not sent yet, and clears them.
 Json CompletionWriter::take_logprobs() {
   if (tokens_.empty()) return nullptr;
   const std::vector<Json> tokens = std::exchange(tokens_, {});
@@ -96,17 +97,17 @@ Json CompletionWriter::chunk(Json choices) const {
 }
 
 Json CompletionWriter::choice(std::string_view text, const char* finish_reason) {
-  Json made = {{"index", 0}};
+  Json choice_json = {{"index", 0}};
   if (!is_chat_) {
-    made["text"] = text;
+    choice_json["text"] = text;
   } else if (!streams_) {
-    made["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
+    choice_json["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
   } else {
-    made["delta"] = text.empty() ? Json::object() : Json{{"content", text}};
+    choice_json["delta"] = text.empty() ? Json::object() : Json{{"content", text}};
   }
-  made["logprobs"] = take_logprobs();
-  made["finish_reason"] = finish_reason == nullptr ? Json() : Json(finish_reason);
-  return made;
+  choice_json["logprobs"] = take_logprobs();
+  choice_json["finish_reason"] = finish_reason == nullptr ? Json() : Json(finish_reason);
+  return choice_json;
 }
 
 Json CompletionWriter::usage() const {

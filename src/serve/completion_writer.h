@@ -9,11 +9,11 @@
 
 namespace hearth::serve {
 
-/// Sends the answer to a request in the form of OpenAI's API: as server-sent events, or as one object at the
-/// end. Used by one thread.
+/// Sends the answer to a request in the format of OpenAI's API: as server-sent events if the request streams,
+/// otherwise as one JSON object at the end. Not thread-safe.
 class CompletionWriter {
  public:
-  /// `model`: name of the model in the answer. Starts the response if it is a stream.
+  /// `model`: name of the model in the answer. Starts the response if the request streams.
   CompletionWriter(net::Exchange exchange, const TextService& service, const CompletionRequest& request,
                    std::string model, size_t num_prompt_tokens);
 
@@ -37,10 +37,10 @@ class CompletionWriter {
   std::string model_, id_;
   int64_t created_;
   size_t num_prompt_tokens_, num_tokens_ = 0;
-  std::string text_;           ///< text that was not sent
+  std::string text_;           ///< text that is not sent yet
   size_t num_text_bytes_ = 0;  ///< bytes of the text of all tokens so far
-  std::vector<text::Json>
-      tokens_;                   ///< log-probabilities that were not sent, as token_json() with top_logprobs
+  /// Log-probabilities that are not sent yet: token_json() and top_logprobs of each token.
+  std::vector<text::Json> tokens_;
   std::vector<size_t> offsets_;  ///< offsets of these tokens in the text
 };
 

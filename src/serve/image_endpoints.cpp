@@ -13,7 +13,8 @@ namespace {
 
 using text::Json;
 
-/// Max pixels of an image for /predict. Decoding and sliding windows need memory in proportion to them.
+/// Max pixels of an image for /predict. Decoding and sliding windows need memory in proportion to the number
+/// of pixels.
 constexpr int64_t kMaxPixels = 32 << 20;
 constexpr int64_t kMaxImages = 10, kMaxSteps = 1000;
 
@@ -27,12 +28,13 @@ void predict(const net::Exchange& exchange, run::PredictSession& session) {
   if (bytes.empty()) user_error("the body is empty; send an image file ({})", data::kImageFormats);
   const data::ImageHeader header = data::read_image_header(bytes, "image");
   if (header.stored().num_pixels() > kMaxPixels)
-    user_error("image: {} x {} pixels are too many; at most {} are allowed", header.width, header.height,
-               kMaxPixels);
+    user_error("the image has {} x {} pixels, but at most {} pixels are allowed; send a smaller image",
+               header.width, header.height, kMaxPixels);
   const tasks::ImagePrediction prediction = session.analyze(bytes, "image");
   const std::string* format = request.query_value("format");
   if (format != nullptr && *format == "png") {
-    if (prediction.mask_png.empty()) user_error("format=png: this model predicts no masks; leave it out");
+    if (prediction.mask_png.empty())
+      user_error("format=png is for models that predict masks, but this one does not; remove it");
     return exchange->reply({.type = "image/png", .body = prediction.mask_png});
   }
   Json answer = {{"width", header.upright().width}, {"height", header.upright().height}};
@@ -66,19 +68,19 @@ void generate(const net::Exchange& exchange, run::ImageSession& session, const s
     if (const std::string given = string_field(body, field, value); given != value)
       user_error("{}: only {} is supported, got '{}'", field, value, given);
   }
-  if (bool_field(body, "stream", false)) user_error("stream: not supported for images; leave it out");
+  if (bool_field(body, "stream", false)) user_error("stream: not supported for images; remove it");
   run::ImageRequest request;
   request.prompt = string_field(body, "prompt", "");
-  if (request.prompt.empty()) user_error("prompt: expected a description of the image");
+  if (request.prompt.empty()) user_error("prompt: expected a string that describes the image");
   request.count = integer_field(body, "n", 1, 1, kMaxImages);
   request.steps = integer_field(body, "steps", 0, 0, kMaxSteps);
   if (field_of(body, "guidance") != nullptr) request.guidance = number_field(body, "guidance", 0, 0, 100);
   request.seed =
       static_cast<uint64_t>(integer_field(body, "seed", std::random_device()(), 0, int64_t{1} << 53));
   Json images = Json::array();
-  for (const run::GeneratedImage& made : session.generate(request))
+  for (const run::GeneratedImage& generated : session.generate(request))
     images.push_back(
-        {{"b64_json", io::base64(data::with_texts(data::encode_png(made.image), made.settings))}});
+        {{"b64_json", io::base64(data::with_texts(data::encode_png(generated.image), generated.settings))}});
   exchange->reply(
       {.body = dumped({{"created", std::time(nullptr)}, {"data", images}, {"seed", request.seed}})});
 }

@@ -10,11 +10,11 @@
 namespace hearth::serve {
 
 /// Adds POST /predict: the body is an image file, the answer contains classes, boxes or a mask. With
-/// ?format=png the answer is the mask as PNG file. `session` is used by `thread` only.
+/// ?format=png the answer is the mask as a PNG file. `session` must be used by `thread` only.
 void add_predict_endpoint(net::HttpServer& server, run::PredictSession& session, TaskThread& thread);
 
-/// Adds POST /v1/images/generations in the form of OpenAI's API. `session` is used by `thread` only.
-/// `model`: its name in requests.
+/// Adds POST /v1/images/generations in the format of OpenAI's API. `session` must be used by `thread` only.
+/// `model`: name of the model in requests.
 void add_generation_endpoint(net::HttpServer& server, run::ImageSession& session, TaskThread& thread,
                              const std::string& model);
 

@@ -20,7 +20,7 @@ const Json* field_of(const Json& object, const char* name) {
 std::string string_field(const Json& object, const char* name, std::string fallback) {
   const Json* value = field_of(object, name);
   if (value == nullptr) return fallback;
-  if (!value->is_string()) user_error("{}: expected a text", name);
+  if (!value->is_string()) user_error("{}: expected a string", name);
   return value->get<std::string>();
 }
 

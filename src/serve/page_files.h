@@ -7,10 +7,10 @@
 
 namespace hearth::serve {
 
-/// Returns the files of src/serve/page.
+/// Returns the files of src/serve/page, which are compiled into the program.
 std::span<const net::StaticFile> page_files();
 
-/// Adds the files of the pages, and the page `start` ("/chat.html") once more at "/".
+/// Adds a route for each page file, and a route for "/" with the page `start`, such as "/chat.html".
 void add_pages(net::HttpServer& server, std::string_view start);
 
 }  // namespace hearth::serve

@@ -22,7 +22,7 @@ void TaskThread::post(net::Exchange exchange, net::HttpHandler handler) {
   {
     const std::lock_guard lock(mutex_);
     if (tasks_.size() >= kMaxTasks)
-      throw net::HttpFault{429, "too many requests wait already; try again later"};
+      throw net::HttpFault{429, "the queue of requests is full; try again later"};
     tasks_.push_back({std::move(exchange), std::move(handler)});
   }
   changed_.notify_all();

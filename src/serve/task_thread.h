@@ -10,17 +10,19 @@
 
 namespace hearth::serve {
 
-/// A thread that answers requests one after the other, for models that compute one request at a time.
+/// A thread with a queue that answers one request after the other, for models that cannot compute several at
+/// the same time.
 class TaskThread {
  public:
   TaskThread();
-  /// Ends after the running request; those that wait are dropped.
+  /// Waits for the running request and drops the requests in the queue.
   ~TaskThread();
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
 
-  /// Adds a request to the queue; `handler` is called unless the client has left by then. Its exceptions
-  /// become replies as in HttpServer. Throws HttpFault 429 if too many requests wait.
+  /// Adds a request to the queue. The thread calls `handler`, unless the client has left by then. Exceptions
+  /// of the handler become replies as in HttpServer. Throws an HttpFault with status 429 if the queue is
+  /// full.
   void post(net::Exchange exchange, net::HttpHandler handler);
 
  private:

@@ -40,7 +40,8 @@ void complete(const net::Exchange& exchange, TextService& service, const ModelNa
     job.request.prompt = std::get<std::vector<int32_t>>(request.prompt);
   }
   const std::string model = request.model.empty() ? names.base : request.model;
-  // The response starts with the first piece, so that a full queue can still be reported by a status code.
+  // The response starts only with the first piece, so that submit() can still report a full queue by a status
+  // code.
   const auto writer = std::make_shared<std::optional<CompletionWriter>>();
   const auto open = [=, &service, num_prompt_tokens = job.request.prompt.size()]() -> CompletionWriter& {
     if (!*writer) writer->emplace(exchange, service, request, model, num_prompt_tokens);
@@ -52,7 +53,7 @@ void complete(const net::Exchange& exchange, TextService& service, const ModelNa
   try {
     service.submit(std::move(job));
   } catch (const QueueIsFull&) {
-    throw net::HttpFault{429, "too many requests wait already; try again later"};
+    throw net::HttpFault{429, "the queue of requests is full; try again later"};
   }
 }
 
@@ -81,7 +82,7 @@ void apply_template(const net::Exchange& exchange, const TextService& service) {
              {{"prompt", service.render_chat(parse_messages(messages == nullptr ? Json() : *messages))}});
 }
 
-/// Formats counters for Prometheus.
+/// Formats the counters of the service as metrics for Prometheus.
 std::string metrics_of(const TextService& service) {
   const infer::BatchCounters counters = service.counters();
   std::string text;

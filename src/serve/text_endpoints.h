@@ -8,7 +8,7 @@
 
 namespace hearth::serve {
 
-/// Names that requests may give as `model`: the base model and its adapters.
+/// Values of the request field `model`: names of the base model and of its adapters.
 struct ModelNames {
   std::string base;
   std::vector<std::string> adapters;

@@ -20,8 +20,8 @@ TextService::TextService(const hub::ModelFolder& model, text::ChatOptions chat,
     chat.eos_token = setup.eos_token;
     renderer_.emplace(text::Template(*setup.chat_template, setup.template_name), std::move(chat));
   }
-  tokenizer_->encode("a", text::SpecialTokens::as_text, anchor_);
-  anchor_text_ = tokenizer_->decode(anchor_);
+  tokenizer_->encode("a", text::SpecialTokens::as_text, context_ids_);
+  context_text_ = tokenizer_->decode(context_ids_);
   thread_ = std::thread([this] { schedule(); });
 }
 
@@ -57,17 +57,17 @@ std::vector<int32_t> TextService::chat_prompt(const text::Json& messages) const 
 }
 
 std::string TextService::token_text(int32_t id) const {
-  std::vector<int32_t> ids = anchor_;
+  std::vector<int32_t> ids = context_ids_;
   ids.push_back(id);
-  return tokenizer_->decode(ids).substr(anchor_text_.size());
+  return tokenizer_->decode(ids).substr(context_text_.size());
 }
 
 void TextService::check(const infer::GenerationRequest& request) const {
-  if (request.prompt.empty()) user_error("the prompt has no tokens");
+  if (request.prompt.empty()) user_error("the prompt has no tokens; send at least one");
   if (std::ssize(request.prompt) >= tokens_per_slot_)
     user_error(
-        "the prompt has {} tokens, but the context holds {} with the answer; shorten it, or start the "
-        "server with a larger --context",
+        "the prompt has {} tokens, but prompt and answer together can have at most {}; shorten the prompt, "
+        "or start the server with a larger --context",
         request.prompt.size(), tokens_per_slot_);
   const auto is_unknown = [&](int64_t id) { return id < 0 || id >= vocab_size_; };
   for (const int32_t id : request.prompt)
@@ -99,15 +99,15 @@ infer::BatchCounters TextService::counters() const {
   return counters;
 }
 
-/// Gives a job to the generator. The generator never has more jobs than slots, so that clients that leave
-/// while they wait cost nothing.
+/// Submits a job to the generator, which never has more jobs than slots: jobs whose client leaves while they
+/// are in the queue are not computed.
 void TextService::start(std::shared_ptr<TextJob> job) {
   if (!job->is_wanted()) return;
   const auto id = std::make_shared<int64_t>(-1);
   const auto emit = [this, id, raw = job.get()](const infer::GeneratedPiece& piece) {
-    const bool goes_on = raw->emit(piece);
-    if (piece.finish || !goes_on) running_.at(*id).has_ended = true;
-    return goes_on;
+    const bool is_wanted = raw->emit(piece);
+    if (piece.finish || !is_wanted) running_.at(*id).has_ended = true;
+    return is_wanted;
   };
   try {
     *id = generator_.submit(job->request, emit);

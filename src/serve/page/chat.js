@@ -78,7 +78,7 @@ async function send() {
       body.scrollIntoView({block: "end"});
     });
     const seconds = (performance.now() - start) / 1000;
-    setStatus(usage ? `${usage.prompt_tokens} tokens of prompt, ${usage.completion_tokens} of answer, ${(usage.completion_tokens / seconds).toFixed(1)} tokens/s` : "");
+    setStatus(usage ? `${usage.prompt_tokens} prompt tokens, ${usage.completion_tokens} answer tokens, ${(usage.completion_tokens / seconds).toFixed(1)} tokens/s` : "");
   } catch (error) {
     if (error.name === "AbortError") setStatus("Stopped.");
     else setStatus(error.message, true);
