@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr double kMaxRetrySeconds = 60;
-/// Max number of failures of workers that wait to be sent.
+/// Max number of failures of workers that are kept until they are sent.
 constexpr size_t kMaxFailures = 100;
 /// Min time between two writes of the state file.
 constexpr Seconds kSaveInterval(5);
@@ -36,9 +36,9 @@ class Follower {
   void run();
 
  private:
-  void take(const Notice& notice);
+  void handle_notice(const Notice& notice);
   void wait();
-  bool is_late() const { return end_ && Clock::now() > give_up_at_; }
+  bool is_past_deadline() const { return end_ && Clock::now() > deadline_; }
   void describe_recipe();
   void load_state();
   void save_state();
@@ -58,10 +58,10 @@ class Follower {
   Cursor sent_;
   Clock::time_point saved_at_;
   std::deque<std::string> failures_;  ///< failures of workers that were not sent
-  std::optional<End> end_;            ///< set after the end of the run
-  Clock::time_point give_up_at_;      ///< set with end_
-  double retry_seconds_ = 0;          ///< time until the next try; 0: the last calls succeeded
-  bool said_error_ = false, said_success_ = false;
+  std::optional<RunEnd> end_;         ///< set after the end of the run
+  Clock::time_point deadline_;        ///< time at which sending is given up; set with end_
+  double retry_seconds_ = 0;          ///< time before the next retry; 0: the last call succeeded
+  bool has_reported_error_ = false, has_reported_success_ = false;
 };
 
 Follower::Follower(Logger& logger, const FollowOptions& options)
@@ -77,37 +77,38 @@ Follower::Follower(Logger& logger, const FollowOptions& options)
            .recipe = "",
            .id = ""};
   logger_.is_cancelled = [this] {
-    // After the end of the parent process, wait() returns its end again and again.
+    // After the parent process has ended, every call of wait() returns the same notice.
     while (!end_) {
       const auto notice = options_.wait(0);
       if (!notice) break;
-      take(*notice);
+      handle_notice(*notice);
     }
-    return is_late();
+    return is_past_deadline();
   };
 }
 
-void Follower::take(const Notice& notice) {
-  if (end_) return;  // the end of the parent process follows its last notice
+void Follower::handle_notice(const Notice& notice) {
+  if (end_) return;  // when the parent process ends, a second notice follows
   if (notice.is_end) {
     end_ = notice.end;
-    give_up_at_ = after(retry_seconds_ > 0 ? options_.end_seconds_if_failing : options_.end_seconds);
+    deadline_ = after(retry_seconds_ > 0 ? options_.end_seconds_if_failing : options_.end_seconds);
   } else if (logger_.wants_failures()) {
     failures_.push_back(notice.end.text);
     if (failures_.size() > kMaxFailures) failures_.pop_front();
   }
 }
 
-/// Waits until the log is to be read again, or until the end of the run.
+/// Waits until the next read of the log or the next retry, or until the run ends.
 void Follower::wait() {
   constexpr double kMinSeconds = 1e-3;
   const Clock::time_point until = after(retry_seconds_ > 0 ? retry_seconds_ : options_.poll_seconds);
   do {
     const double seconds = Seconds(until - Clock::now()).count();
-    if (const auto notice = options_.wait(std::max(kMinSeconds, seconds))) take(*notice);
+    if (const auto notice = options_.wait(std::max(kMinSeconds, seconds))) handle_notice(*notice);
   } while (!end_ && Clock::now() < until);
 }
 
+/// Reads the recipe of the run into info_.
 void Follower::describe_recipe() {
   recipe::Recipe recipe = recipe::load_recipe(options_.run / kRunRecipe, recipe::Choices{});
   log_every_ = recipe.train.log_every;
@@ -139,6 +140,7 @@ void Follower::save_state() {
   saved_at_ = Clock::now();
 }
 
+/// Opens the logger. If the logger returns another id than before, restarts at the first report.
 void Follower::open() {
   if (info_.config.empty() && reader_.has_log()) {
     describe_recipe();
@@ -155,7 +157,7 @@ void Follower::open() {
   save_state();
 }
 
-/// Sends everything that the run has reported until now.
+/// Sends all reports of the run that were not sent.
 void Follower::send_all() {
   const bool has_failed = !failures_.empty() || (end_ && end_->state == EndState::crashed);
   if (!is_open_ && !reader_.has_log() && !(has_failed && logger_.wants_failures())) return;
@@ -171,7 +173,7 @@ void Follower::send_all() {
     batch_ = {};
     sent_ = reader_.cursor();
     if (Clock::now() - saved_at_ > kSaveInterval) save_state();
-    if (logger_.is_cancelled()) user_error("the time to send the rest of the reports is over");
+    if (logger_.is_cancelled()) user_error("timeout: the run has ended, and the logger was too slow");
   }
 }
 
@@ -182,15 +184,16 @@ void Follower::report_error(const std::string& error, bool is_last) {
     options_.say(fmt::format("{}: not all reports of the run were sent: {}; hearth resume sends them",
                              options_.logger, error));
     if (!info_.id.empty()) save_state();
-  } else if (!end_ && !std::exchange(said_error_, true)) {
-    options_.say(fmt::format("{}: {}; training continues, and the reports are sent as soon as it works",
-                             options_.logger, error));
+  } else if (!end_ && !std::exchange(has_reported_error_, true)) {
+    options_.say(fmt::format(
+        "{}: {}; training continues, and Hearth sends the reports as soon as the logger accepts them",
+        options_.logger, error));
   }
 }
 
 void Follower::report_success() {
-  if (retry_seconds_ > 0 && !std::exchange(said_success_, true))
-    options_.say(fmt::format("{}: works again; all reports were sent", options_.logger));
+  if (retry_seconds_ > 0 && !std::exchange(has_reported_success_, true))
+    options_.say(fmt::format("{}: the logger works again; all reports were sent", options_.logger));
   retry_seconds_ = 0;
 }
 

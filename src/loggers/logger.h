@@ -8,8 +8,8 @@
 
 #include "base/run_files.h"
 
-/// Loggers outside of the run folder: MLflow, Weights & Biases, trackio, webhooks. Each runs in a child
-/// process (processes.h), which follows the JSON log of the run (follower.h).
+/// Loggers send the reports of a run (metrics and generated images) to MLflow, Weights & Biases, trackio or a
+/// webhook. Each runs in a child process (processes.h), which follows the JSON log of the run (follower.h).
 namespace hearth::loggers {
 
 /// Description of a run for loggers.
@@ -17,14 +17,15 @@ struct RunInfo {
   fs::path folder;
   std::string project;  ///< log.project; empty: the logger's default
   std::string name;
-  /// Values as YAML text by key of the recipe, without secrets; empty if the run failed before it had a log.
+  /// Keys of the recipe and their values as YAML text, without secrets; empty if the run failed before it had
+  /// a log.
   std::vector<std::pair<std::string, std::string>> config;
   std::string recipe;  ///< text of config.yaml without secrets
   /// Id that the logger returned for this run in an earlier session; empty: none.
   std::string id;
 };
 
-/// Metrics of an update or an evaluation, with the names of TensorBoard.
+/// Metrics of an update or an evaluation, with their names in TensorBoard.
 struct Row {
   int64_t step = 0;
   double time = 0;  ///< seconds since 1970
@@ -46,9 +47,10 @@ struct Batch {
   std::vector<Image> images;
 };
 
-/// State of a run after its last session.
+/// State of a run when it ends.
 enum class EndState : uint8_t { done, interrupted, crashed };
-struct End {
+/// Result of a run.
+struct RunEnd {
   EndState state = EndState::crashed;
   std::string text;  ///< reason of a crash, one sentence
 };
@@ -57,7 +59,7 @@ struct End {
 inline constexpr const char* kFinalFiles[] = {"report.html", kLogFile};
 
 /// Connection to a logger. Calls block until the logger has answered, a timeout has passed or is_cancelled()
-/// returns true. They throw an exception, mostly a UserError, if the logger did not accept the data. The
+/// returns true. They throw an exception, usually a UserError, if the logger did not accept the data. The
 /// caller then calls open() again and repeats the call.
 class Logger {
  public:
@@ -65,12 +67,14 @@ class Logger {
   /// Starts the run in the logger, or continues the run RunInfo::id, and returns its id. If the returned id
   /// differs, all reports of the run are sent again.
   virtual std::string open(const RunInfo& run) = 0;
+  /// Sends reports, in the order of the log.
   virtual void send(const Batch& batch) = 0;
-  /// True if the logger wants send_failure(), also for a run that fails before it has a log.
+  /// True if send_failure() must be called, even for a run that fails before it has a log.
   virtual bool wants_failures() const { return false; }
   /// Reports that a worker failed. The supervisor may restart it.
   virtual void send_failure(const std::string& /*text*/) {}
-  virtual void finish(const End& end) = 0;
+  /// Reports the end of the run, and sends kFinalFiles if the logger stores files.
+  virtual void finish(const RunEnd& end) = 0;
 
   /// Called about once per second during a call. Returns true to end the call with an exception.
   std::function<bool()> is_cancelled = [] { return false; };

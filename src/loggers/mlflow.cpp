@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kApi = "/api/2.0/mlflow/";
-/// Max parameters of a request, and max bytes of a parameter's value, which every version of MLflow accepts.
+/// Max parameters of a request, and max bytes of a parameter's value. Every version of MLflow accepts these.
 constexpr size_t kMaxParameters = 100, kMaxValueBytes = 500;
 
 std::string variable(const char* name) {
@@ -50,7 +50,7 @@ int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-/// Returns the name of a metric in MLflow: sensors of GPUs are system metrics there.
+/// Returns the name of a metric in MLflow, where the sensors of GPUs are system metrics.
 std::string metric_name(const std::string& name) { return name.starts_with("gpu") ? "system/" + name : name; }
 
 class MlflowLogger : public Logger {
@@ -64,7 +64,7 @@ class MlflowLogger : public Logger {
     return id_;
   }
   void send(const Batch& batch) override;
-  void finish(const End& end) override;
+  void finish(const RunEnd& end) override;
 
  private:
   bool continue_run(const std::string& id);
@@ -80,11 +80,12 @@ class MlflowLogger : public Logger {
   RestClient client_;
   RunInfo run_;
   std::string id_;
-  /// Path of the run's artifacts at the server's proxy; empty if the server does not receive artifacts.
+  /// Path of the run's artifacts in the server's proxy; empty if the server has no proxy for artifacts.
   std::string artifacts_;
 };
 
-/// Returns false if the server does not have the run, or it was deleted there.
+/// Continues a run of an earlier session. Returns false if the server does not have the run, or the run was
+/// deleted there.
 bool MlflowLogger::continue_run(const std::string& id) {
   const net::HttpResponse found =
       client_.send("GET", fmt::format("{}runs/get?run_id={}", kApi, net::url_encoded(id)), {});
@@ -113,7 +114,7 @@ void MlflowLogger::create_run() {
   log_parameters();
 }
 
-/// Returns the id of the experiment, which is created if it does not exist.
+/// Returns the id of the experiment. Creates the experiment if it does not exist.
 std::string MlflowLogger::experiment_id() {
   std::string name = run_.project.empty() ? variable("MLFLOW_EXPERIMENT_NAME") : run_.project;
   if (name.empty()) name = "hearth";
@@ -124,9 +125,10 @@ std::string MlflowLogger::experiment_id() {
   return parse_json_object<Json>(found.body, "the response of MLflow").at("experiment").at("experiment_id");
 }
 
+/// Stores the id and the path of artifacts of a run.
 void MlflowLogger::use(const Json& run) {
   id_ = run.at("info").at("run_id");
-  // Without an authority (mlflow-artifacts:/1/ID/artifacts) the proxy is the tracking server.
+  // If the URI has no host (mlflow-artifacts:/1/ID/artifacts), the proxy is the tracking server.
   constexpr std::string_view kProxy = "mlflow-artifacts:/";
   const std::string uri = run.at("info").at("artifact_uri");
   const bool has_proxy = uri.starts_with(kProxy) && !uri.starts_with("mlflow-artifacts://");
@@ -166,7 +168,7 @@ void MlflowLogger::send(const Batch& batch) {
   call("POST", "runs/log-batch", {{"run_id", id_}, {"metrics", metrics}});
 }
 
-void MlflowLogger::finish(const End& end) {
+void MlflowLogger::finish(const RunEnd& end) {
   put_artifact(kRunRecipe, "", run_.recipe);
   for (const char* name : kFinalFiles)
     if (path_exists(run_.folder / name)) put_artifact(name, run_.folder / name);
@@ -184,8 +186,7 @@ void check_mlflow() {
   if (!net::url_origin(server_url()).empty()) return;
   user_error(
       "log.to has mlflow, but MLFLOW_TRACKING_URI is '{}'; start a server (mlflow server) and set the "
-      "variable to its "
-      "address, such as http://127.0.0.1:5000",
+      "variable to its URL, such as http://127.0.0.1:5000",
       server_url());
 }
 

@@ -23,15 +23,16 @@
 namespace hearth::loggers {
 namespace {
 
-/// Max bytes of a notice. Longer texts are cut.
-constexpr size_t kMaxNoticeBytes = 4096;
-/// First byte of a packet: the failure of a worker, or an EndState.
+/// Max bytes of a packet. Longer texts are cut.
+constexpr size_t kMaxPacketBytes = 4096;
+/// First byte of a packet: kFailure for the failure of a worker, kEndStates[i] for the end of the run with
+/// EndState i.
 constexpr char kFailure = 'f', kEndStates[] = {'d', 'i', 'c'};
-/// Niceness of the processes: training has priority.
+/// Niceness of the logger processes, which gives training priority.
 constexpr int kNiceness = 10;
 
 std::string packet_of(char kind, const std::string& text) {
-  return kind + text.substr(0, kMaxNoticeBytes - 1);
+  return kind + text.substr(0, kMaxPacketBytes - 1);
 }
 
 void send_packet(int socket, const std::string& packet) {
@@ -40,11 +41,11 @@ void send_packet(int socket, const std::string& packet) {
   }
 }
 
-/// Waits for a packet from the process that runs the training. The end of that process counts as a crash.
+/// Waits for a packet from the process that runs the training. If that process has ended, returns a crash.
 std::optional<Notice> receive(int socket, double timeout_seconds) {
   pollfd wanted{.fd = socket, .events = POLLIN, .revents = 0};
   if (poll(&wanted, 1, static_cast<int>(1000 * timeout_seconds)) <= 0) return std::nullopt;
-  char packet[kMaxNoticeBytes];
+  char packet[kMaxPacketBytes];
   const ssize_t size = recv(socket, packet, sizeof(packet), 0);
   if (size <= 0)
     return Notice{.is_end = true, .end = {EndState::crashed, "the process ended without a result"}};
@@ -77,18 +78,22 @@ LoggerProcesses::LoggerProcesses(const recipe::Log& log, const fs::path& run, bo
 void LoggerProcesses::start(const std::string& name, const Open& open) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
-    user_error("cannot start the logger {}: {}", name, std::strerror(errno));
+    user_error("cannot start the logger {}: {}; raise the limit of open files (ulimit -n)", name,
+               std::strerror(errno));
   const FileId outdated = resume_ ? FileId{} : id_of(run_ / kLogFile);
-  // Output that is not flushed before fork() would be written by both processes.
+  // Without the flush, both processes would write the buffered output.
   std::fflush(nullptr);
   const pid_t process = fork();
-  if (process < 0) user_error("cannot start the logger {}: {}; raise ulimit -u", name, std::strerror(errno));
+  if (process < 0)
+    user_error("cannot start the logger {}: {}; raise the limit of processes (ulimit -u)", name,
+               std::strerror(errno));
   if (process > 0) {
     ::close(sockets[1]);
     children_.push_back({process, sockets[0]});
     return;
   }
-  // The end of the parent process closes its sockets only if no other process has them.
+  // Closes the parent's ends of the sockets: this process detects the end of the parent only if no other
+  // process has a copy of them.
   ::close(sockets[0]);
   for (const Child& child : children_) ::close(child.socket);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
@@ -116,7 +121,7 @@ void LoggerProcesses::report_failure(const std::string& text) const {
   for (const Child& child : children_) send_packet(child.socket, packet_of(kFailure, text));
 }
 
-void LoggerProcesses::finish(const End& end) {
+void LoggerProcesses::finish(const RunEnd& end) {
   for (const Child& child : children_)
     send_packet(child.socket, packet_of(kEndStates[static_cast<size_t>(end.state)], end.text));
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(kMaxWaitSeconds);

@@ -12,14 +12,15 @@
 
 namespace hearth::loggers {
 
-/// Child processes that send the reports of a run to its loggers: one per logger, so that one that does not
-/// answer delays neither training nor the others. They follow the log, also while workers are restarted, and
-/// end by themselves after the end of this process, which they report as a crash.
+/// Child processes that send the reports of a run to its loggers. Each logger has a process, so that a logger
+/// that does not answer delays neither training nor the other loggers. The processes follow the log, even
+/// while workers are restarted. If this process ends without finish(), they report a crash and exit.
 class LoggerProcesses {
  public:
-  /// Starts the processes of log.to and log.webhook. The calling process must have one thread. `resume`:
-  /// false if the run is new, so that files of an earlier run in the folder are not read. `say`: prints a
-  /// message; is called in the child processes. UserError if a logger is not configured.
+  /// Starts the processes of log.to and log.webhook. The calling process must have a single thread, because
+  /// it forks. `resume`: false if the run is new; files of an earlier run in the folder are then removed or
+  /// not read. `say`: prints a message; called in the child processes. Throws a UserError if a logger is not
+  /// configured.
   LoggerProcesses(const recipe::Log& log, const fs::path& run, bool resume,
                   const std::function<void(const std::string&)>& say);
   /// Reports a crash, unless finish() was called.
@@ -29,8 +30,9 @@ class LoggerProcesses {
 
   /// Reports that a worker failed. Never blocks.
   void report_failure(const std::string& text) const;
-  /// Reports the end of the run and waits until all loggers have it, at most kMaxWaitSeconds.
-  void finish(const End& end);
+  /// Reports the end of the run and waits until all processes have exited. Kills those that run longer than
+  /// kMaxWaitSeconds.
+  void finish(const RunEnd& end);
 
   static constexpr double kMaxWaitSeconds = 70;
 

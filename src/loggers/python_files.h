@@ -6,7 +6,7 @@
 
 namespace hearth::loggers {
 
-/// Python programs that are compiled into this program: /bridge.py.
+/// Returns the Python programs that are embedded in this program: /bridge.py.
 std::span<const net::StaticFile> python_files();
 
 }  // namespace hearth::loggers

@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Timeout of an answer, above that of a slow login.
+/// Timeout of an answer. A slow login of a package takes less.
 constexpr auto kAnswerTimeout = std::chrono::seconds(150);
 
 std::string python_program() {
@@ -38,7 +38,7 @@ std::string python_program() {
   return access(adjacent.c_str(), X_OK) == 0 ? adjacent.string() : "python3";
 }
 
-/// A Python process that answers each line of its input with a line.
+/// A Python process that answers each line of its standard input with a line on standard output.
 class PythonProcess {
  public:
   PythonProcess(const std::string& package, const fs::path& log);
@@ -46,8 +46,9 @@ class PythonProcess {
   PythonProcess(const PythonProcess&) = delete;
   PythonProcess& operator=(const PythonProcess&) = delete;
 
-  /// Sends a line and returns the answer. UserError if the process ends, does not answer, or is cancelled.
-  std::string ask(const std::string& line, const std::function<bool()>& is_cancelled);
+  /// Sends a line and returns the answer. Throws a UserError if the process ends or does not answer, or if
+  /// is_cancelled() returns true.
+  std::string request(const std::string& line, const std::function<bool()>& is_cancelled);
 
  private:
   /// Waits until the descriptor is ready for `events`.
@@ -57,7 +58,7 @@ class PythonProcess {
   fs::path log_;
   pid_t process_ = -1;
   int input_ = -1, output_ = -1;
-  std::chrono::steady_clock::time_point asked_at_;
+  std::chrono::steady_clock::time_point requested_at_;
 };
 
 PythonProcess::PythonProcess(const std::string& package, const fs::path& log) : log_(log) {
@@ -65,7 +66,8 @@ PythonProcess::PythonProcess(const std::string& package, const fs::path& log) : 
   const int errors = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
   int input[2], output[2];
   if (errors < 0 || pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0)
-    user_error("cannot start {}: {}", program_, std::strerror(errno));
+    user_error("cannot start {}: {}; check {} and the limit of open files (ulimit -n)", program_,
+               std::strerror(errno), log.string());
   const std::string script(python_files()[0].text);
   process_ = fork();
   if (process_ == 0) {
@@ -80,7 +82,9 @@ PythonProcess::PythonProcess(const std::string& package, const fs::path& log) : 
   input_ = input[1];
   output_ = output[0];
   for (const int descriptor : {input_, output_}) fcntl(descriptor, F_SETFL, O_NONBLOCK);
-  if (process_ < 0) user_error("cannot start {}: {}", program_, std::strerror(errno));
+  if (process_ < 0)
+    user_error("cannot start {}: {}; raise the limit of processes (ulimit -u)", program_,
+               std::strerror(errno));
 }
 
 PythonProcess::~PythonProcess() {
@@ -94,16 +98,17 @@ PythonProcess::~PythonProcess() {
 void PythonProcess::wait(int descriptor, short events, const std::function<bool()>& is_cancelled) const {
   pollfd wanted{.fd = descriptor, .events = events, .revents = 0};
   while (poll(&wanted, 1, 1000) <= 0) {
-    if (is_cancelled()) user_error("no answer until the end of the run");
-    if (std::chrono::steady_clock::now() - asked_at_ > kAnswerTimeout)
-      user_error("no answer for {} s; {} has its messages", kAnswerTimeout.count(), log_.string());
+    if (is_cancelled()) user_error("timeout: the run has ended, and the Python process did not answer");
+    if (std::chrono::steady_clock::now() - requested_at_ > kAnswerTimeout)
+      user_error("no answer from the Python process for {} s; see its messages in {}", kAnswerTimeout.count(),
+                 log_.string());
   }
 }
 
-std::string PythonProcess::ask(const std::string& line, const std::function<bool()>& is_cancelled) {
-  asked_at_ = std::chrono::steady_clock::now();
+std::string PythonProcess::request(const std::string& line, const std::function<bool()>& is_cancelled) {
+  requested_at_ = std::chrono::steady_clock::now();
   const auto ended = [&] {
-    user_error("{} ended; {} has its messages (HEARTH_LOGGER_PYTHON sets another Python)", program_,
+    user_error("{} exited; see its messages in {}, or set HEARTH_LOGGER_PYTHON to another Python", program_,
                log_.string());
   };
   for (std::string_view rest = line; !rest.empty();) {
@@ -151,7 +156,7 @@ class PythonLogger : public Logger {
           {{"step", image.step}, {"name", image.name}, {"file", fs::absolute(image.file).string()}});
     call("send", {{"rows", rows}, {"images", images}});
   }
-  void finish(const End& end) override {
+  void finish(const RunEnd& end) override {
     Json files = Json::array();
     for (const char* name : kFinalFiles)
       if (path_exists(run_.folder / name)) files.push_back(fs::absolute(run_.folder / name).string());
@@ -163,7 +168,7 @@ class PythonLogger : public Logger {
   Json call(const char* function, const Json& arguments) {
     const Json request = {{"call", function}, {"arguments", arguments}};
     const std::string line = request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    Json answer = parse_json_object<Json>(process_->ask(line, is_cancelled), "the answer of " + package_);
+    Json answer = parse_json_object<Json>(process_->request(line, is_cancelled), "the answer of " + package_);
     if (answer.contains("error")) user_error("{}", shortened(answer.at("error").get<std::string>(), 300));
     return answer;
   }

@@ -7,9 +7,10 @@
 
 namespace hearth::loggers {
 
-/// Opens a logger that runs python/bridge.py with a Python package, "wandb" or "trackio". The Python is
-/// HEARTH_LOGGER_PYTHON, the python3 in the folder of this program, or the python3 in PATH. Output of the
-/// package is written to the file PACKAGE.log in kLoggerFolder.
+/// Opens a logger that runs python/bridge.py, which sends reports by a Python package, "wandb" or "trackio".
+/// The interpreter is HEARTH_LOGGER_PYTHON if this variable is set, otherwise the python3 in the folder of
+/// this program, otherwise the python3 in PATH. The output of the package is appended to PACKAGE.log in
+/// kLoggerFolder.
 std::unique_ptr<Logger> open_python_logger(const std::string& package);
 
 }  // namespace hearth::loggers

@@ -10,21 +10,23 @@
 
 namespace hearth::loggers {
 
-/// HTTP requests of a logger to one server, which end when the logger is cancelled.
+/// Sends HTTP requests of a logger to one server. They end if Logger::is_cancelled() returns true.
 class RestClient {
  public:
-  /// `url`: start of all URLs, without / at the end; `headers`: headers of all requests.
+  /// `url`: prefix of all URLs, without / at the end. `headers`: headers of all requests.
   RestClient(const Logger& logger, std::string url, std::vector<net::Header> headers = {});
 
-  /// Sends a request with a JSON body (none if it is null) and returns the response, whatever its status.
+  /// Sends a request with a JSON body, or without one if `body` is null. Returns the response, with any
+  /// status.
   net::HttpResponse send(const char* method, const std::string& path, const nlohmann::json& body);
-  /// Sends a request and returns the JSON object of the response. UserError with the server's message if the
-  /// status is no success, or the body is no JSON object.
+  /// Sends a request and returns the JSON object of the response. Throws a UserError with the server's
+  /// message if the status is not a success, and a UserError if the body is not a JSON object.
   nlohmann::json call(const char* method, const std::string& path, const nlohmann::json& body);
-  /// Uploads a file, or `body` if `file` is empty, with PUT. UserError if the status is no success.
+  /// Uploads a file, or `body` if `file` is empty, with PUT. Throws a UserError if the status is not a
+  /// success.
   void put(const std::string& path, const fs::path& file, const std::string& body = "");
 
-  /// Throws a UserError with the server's message if the status is no success.
+  /// Throws a UserError with the server's message if the status is not a success.
   void check(const net::HttpResponse& response) const;
 
  private:

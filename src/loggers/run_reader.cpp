@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kReadBytes = 64 << 10;
-/// Max metrics of a line that are sent.
+/// Max number of metrics of a line that are returned.
 constexpr size_t kMaxMetricsPerRow = 500;
 
 struct MetricName {
@@ -92,7 +92,7 @@ bool RunReader::open() {
   struct stat found;
   if (descriptor_ < 0 || fstat(descriptor_, &found) != 0) return false;
   opened_ = {.device = found.st_dev, .inode = found.st_ino};
-  outdated_ = {};  // its inode may be used again
+  outdated_ = {};  // a new log may get the inode of the outdated one
   const io::LogTail tail = io::read_log_tail(path_);
   start_time_ = seconds_since_1970() - tail.age_seconds - tail.elapsed_seconds;
   elapsed_seconds_ = 0;

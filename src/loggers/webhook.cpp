@@ -32,7 +32,7 @@ class Webhook : public Logger {
     }
     if (best == nullptr) return;
     Json metrics = Json::object();
-    std::string text = fmt::format("best evaluation until now at step {}:", best->step);
+    std::string text = fmt::format("best evaluation so far, at step {}:", best->step);
     for (const auto& [name, value] : best->metrics) {
       metrics[name] = value;
       text += fmt::format("{} {} {:.5g}", text.ends_with(':') ? "" : ",", name, value);
@@ -41,7 +41,7 @@ class Webhook : public Logger {
   }
   bool wants_failures() const override { return true; }
   void send_failure(const std::string& text) override { post("crash", text, {{"is_final", false}}); }
-  void finish(const End& end) override {
+  void finish(const RunEnd& end) override {
     if (end.state == EndState::crashed) return post("crash", end.text, {{"is_final", true}});
     const bool is_done = end.state == EndState::done;
     post("end", fmt::format("{} at step {}", is_done ? "done" : "interrupted", last_step_),

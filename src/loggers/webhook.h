@@ -7,12 +7,12 @@
 
 namespace hearth::loggers {
 
-/// Returns the URL of the key log.webhook: the value, or that of an environment variable (env:NAME).
-/// UserError if the variable is not set or its value is no URL.
+/// Returns the URL for a value of the key log.webhook: the value, or for env:NAME the value of the
+/// environment variable NAME. Throws a UserError if the variable is not set or is not a URL.
 std::string webhook_url(const std::string& value);
 
-/// Opens a webhook: posts a JSON object for the start and the end of a run, each failure of a worker, and
-/// each evaluation with a better score (docs/loggers.md).
+/// Opens a logger that posts a JSON object to `url` for the start and the end of a run, each failure of a
+/// worker, and evaluations with a better score (docs/loggers.md).
 std::unique_ptr<Logger> open_webhook(const std::string& url);
 
 }  // namespace hearth::loggers

@@ -332,7 +332,7 @@ void check_changed_recipe(const LaunchOptions& options) {
   if (!fault.empty()) user_error("{}, or start a new run from the weights of this one with init=FILE", fault);
 }
 
-loggers::End end_of(int status) {
+loggers::RunEnd end_of(int status) {
   if (status == supervise::kDone) return {loggers::EndState::done, ""};
   if (status == supervise::kInterrupted) return {loggers::EndState::interrupted, ""};
   return {loggers::EndState::crashed, fmt::format("the run failed with exit status {}", status)};

@@ -37,7 +37,7 @@ struct RecordingLogger : Logger {
     fail_if_down();
     calls.push_back("failure: " + text);
   }
-  void finish(const End& end) override {
+  void finish(const RunEnd& end) override {
     fail_if_down();
     calls.push_back("finish " + std::to_string(static_cast<int>(end.state)) + end.text);
   }
@@ -60,7 +60,7 @@ struct Follow {
   RecordingLogger& logger;
   const WrittenRun& run;
   std::vector<std::function<void()>> script = {};
-  End end = {EndState::done, ""};
+  RunEnd end = {EndState::done, ""};
   std::vector<Notice> notices = {};
   std::vector<std::string> said = {};
   FileId outdated = {};

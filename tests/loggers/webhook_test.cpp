@@ -43,7 +43,7 @@ void write_run(const WrittenRun& run) {
 }
 
 /// Follows a finished run with a webhook. `failures`: failures of workers before the end.
-std::vector<std::string> follow_with_webhook(const std::string& url, const WrittenRun& run, const End& end,
+std::vector<std::string> follow_with_webhook(const std::string& url, const WrittenRun& run, const RunEnd& end,
                                              std::vector<std::string> failures = {}, int num_waits = 0) {
   std::vector<std::string> said;
   const std::unique_ptr<Logger> logger = open_webhook(url);

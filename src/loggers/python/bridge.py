@@ -1,6 +1,7 @@
 """Sends the reports of a run to wandb or trackio, the package that the first argument names.
 
-Each line of standard input is a JSON object, each line of standard output the answer to one: {"id": ID} or {"error": TEXT}.
+Reads one JSON object per line from standard input: {"call": NAME, "arguments": {...}}. Answers each with one line on standard output:
+{"id": RESULT} or {"error": TEXT}.
 """
 import importlib
 import json
@@ -21,11 +22,12 @@ class Bridge:
             settings = self.module.Settings(silent=True, console="off")
             self.run = self.module.init(project=project, name=name, config=config, dir=folder, id=id or None, resume="allow", settings=settings)
             return self.run.id
-        # trackio identifies a run by its name, so a new run gets a name that no run of the project has.
+        # trackio identifies a run by its name, so a new run gets a name that no other run of the project has.
         self.run = self.module.init(project=project, name=id or self.unused_name(project, name), config=config, resume="allow")
         return self.run.name
 
     def unused_name(self, project, name):
+        """Returns the name, with a number if a run of the project has the name already."""
         try:
             names = {run.name for run in self.module.Api().runs(project)}
         except Exception:  # there is no such project yet
@@ -51,7 +53,7 @@ class Bridge:
 
 
 def main():
-    # Output of the packages must not mix with the answers.
+    # Sends output of the packages to standard error, so that it does not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     bridge = Bridge(sys.argv[1])
@@ -60,7 +62,7 @@ def main():
         try:
             answer = {"id": getattr(bridge, request["call"])(**request["arguments"])}
         except ModuleNotFoundError as error:
-            answer = {"error": f"{sys.executable} has no package '{error.name}'; run pip install {bridge.package}, or set HEARTH_LOGGER_PYTHON to a Python that has it"}
+            answer = {"error": f"{sys.executable} has no package '{error.name}'; run {sys.executable} -m pip install {bridge.package}, or set HEARTH_LOGGER_PYTHON to a Python that has it"}
         except Exception as error:  # the packages raise many types; all are reported
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
