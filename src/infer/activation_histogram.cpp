@@ -9,7 +9,7 @@
 namespace hearth::infer {
 
 void ActivationHistogram::widen(double largest) {
-  // The factor keeps the largest value inside the last bin, whose upper end does not belong to it.
+  // The factor is above 1, because the last bin does not include its upper end.
   if (width_ == 0) width_ = largest * (1 + 1e-6) / static_cast<double>(kHalf);
   while (largest >= width_ * static_cast<double>(kHalf)) {
     std::vector<int64_t> wider(counts_.size());
@@ -22,7 +22,7 @@ void ActivationHistogram::widen(double largest) {
 
 void ActivationHistogram::add(std::span<const float> values) {
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
-    user_error("an activation is infinite or NaN on the calibration images; try weights of an earlier step");
+    user_error("an activation is infinite or NaN on the calibration images; use weights of an earlier step");
   if (values.empty()) return;
   const auto [low, high] = std::ranges::minmax(values);
   low_ = std::min(low_, low);
@@ -52,6 +52,7 @@ double ActivationHistogram::squared_error(nn::ActivationRange range) const {
 }
 
 nn::ActivationRange ActivationHistogram::best_range() const {
+  // Candidates for each end of the range: the end times parts / kParts, with parts in [kMinParts, kParts).
   constexpr int kParts = 64, kMinParts = 12;
   nn::ActivationRange best = min_max();
   double smallest = squared_error(best);

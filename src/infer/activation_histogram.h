@@ -8,22 +8,26 @@
 
 namespace hearth::infer {
 
-/// Distribution of the values of an activation, from which the range of its uint8 grid is chosen.
+/// Histogram of the values of an activation, from which the range of its quantization to uint8 is chosen.
 class ActivationHistogram {
  public:
   /// Throws a UserError if a value is infinite or NaN.
   void add(std::span<const float> values);
   nn::ActivationRange min_max() const { return {.low = low_, .high = high_}; }
-  /// Returns the range whose grid (GroupFormat::int8_affine) rounds the values with the smallest mean squared
-  /// error. It is min_max() or narrower: rare large values are then clipped.
+  /// Returns the range for which quantization with GroupFormat::int8_affine has the smallest mean squared
+  /// error. The range is min_max() or narrower; a narrower range clips rare large values.
   nn::ActivationRange best_range() const;
 
  private:
+  /// Doubles the bin width until the bins cover `largest`: merges pairs of bins. The first call sets the
+  /// width.
   void widen(double largest);
+  /// Returns the sum of squared quantization errors of all counted values.
   double squared_error(nn::ActivationRange range) const;
 
   static constexpr int64_t kHalf = 2048;  ///< number of bins on each side of zero
-  /// Counts of values other than zero: bin i has those in [(i - kHalf) width_, (i + 1 - kHalf) width_).
+  /// Counts of values other than zero: bin i counts the values in [(i - kHalf) width_, (i + 1 - kHalf)
+  /// width_).
   std::vector<int64_t> counts_ = std::vector<int64_t>(2 * kHalf);
   double width_ = 0;
   float low_ = 0, high_ = 0;

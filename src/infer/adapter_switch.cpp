@@ -12,7 +12,7 @@
 namespace hearth::infer {
 namespace {
 
-/// Calls copy(memory) with the memory of each weight that an adapter sets.
+/// Calls copy(memory) with the memory of each adapter weight in the engine.
 void for_each_weight(engine::Engine& engine, FunctionRef<void(std::span<std::byte>)> copy) {
   for (const exec::PersistentBuffer& buffer : engine.plan().layout->buffers()) {
     if (buffer.role == ir::Role::parameter)
@@ -41,8 +41,7 @@ void check_scales(const engine::Engine& engine, const NamedAdapter& adapter) {
     if (found.rank == wanted.rank && found.scale == wanted.scale) continue;
     user_error(
         "{}: the adapter has rank {} and scale {} in '{}', but another adapter has {} and {}; adapters that "
-        "are "
-        "loaded together need the same rank, alpha and target modules",
+        "are loaded together need the same rank, alpha and target modules",
         adapter.path.string(), found.rank, found.scale, module, wanted.rank, wanted.scale);
   }
 }
@@ -53,7 +52,7 @@ AdapterSwitch::AdapterSwitch(engine::Engine& engine, std::span<const NamedAdapte
   weights_.push_back(weights_of(engine));
   for (const NamedAdapter& adapter : adapters) {
     if (std::ranges::find(names_, adapter.name) != names_.end() || adapter.name.empty())
-      user_error("two adapters have the name '{}'; give each another name", adapter.name);
+      user_error("two adapters have the name '{}'; give them different names", adapter.name);
     check_scales(engine, adapter);
     hub::load_weights(engine, hub::adapter_weights(adapter.path));
     names_.push_back(adapter.name);

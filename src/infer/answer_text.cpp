@@ -7,8 +7,8 @@
 namespace hearth::infer {
 namespace {
 
-/// Number of tokens whose text may still change when a token is added, and number of tokens before them that
-/// are decoded together with them.
+/// Number of tokens at the end whose text may change when a token is added. The same number of tokens before
+/// them is decoded with them, as context.
 constexpr size_t kContext = 16;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A request waits in a queue until a slot is free, then its prompt is computed in chunks, oldest request
-// first, one chunk per step(). A slot whose prompt is computed takes part in each decode step.
+// A request waits in a queue until a slot is free. Then its prompt is computed in chunks: one chunk per
+// step(), oldest request first. After its prompt, a slot takes part in each decode step.
 #include "infer/batch_generator.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ double log_sum_exp(std::span<const float> logits) {
   return max + std::log(sum);
 }
 
-/// Returns the `count` most likely tokens; of equal logits the lowest id is first.
+/// Returns the `count` most likely tokens, most likely first. For equal logits, the lower id comes first.
 std::vector<TokenLogprob> top_tokens(std::span<const float> logits, double log_sum, int64_t count) {
   std::vector<int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -101,7 +101,7 @@ class BatchGenerator::Batch {
   }
 
   int64_t submit(GenerationRequest request, Emit emit) {
-    if (request.prompt.empty()) user_error("the prompt has no tokens; expected at least one");
+    if (request.prompt.empty()) user_error("the prompt has no tokens; use a prompt with at least one");
     if (std::ssize(request.prompt) > decoder_.tokens_per_sequence()) {
       user_error("the prompt has {} tokens, but a slot holds {}; raise --context", request.prompt.size(),
                  decoder_.tokens_per_sequence());
@@ -142,8 +142,8 @@ class BatchGenerator::Batch {
     return std::ranges::count_if(slots_, [](const Slot& slot) { return slot.active.has_value(); });
   }
 
-  /// Gives free slots to waiting requests. A request gets the slot with the longest reusable prefix; of equal
-  /// ones, the slot that has not been used for the longest time.
+  /// Assigns free slots to waiting requests. A request gets the slot with the longest reusable prefix; if
+  /// several slots are equal, the least recently used one.
   void start_requests() {
     while (!queue_.empty()) {
       const GenerationRequest& request = queue_.front().request;

@@ -14,18 +14,19 @@
 namespace hearth::infer {
 
 struct BatchOptions {
-  int64_t num_slots = 4;           ///< max number of requests that are generated at the same time
+  int64_t num_slots = 4;           ///< max number of requests that are answered at the same time
   int64_t tokens_per_slot = 2048;  ///< size of each slot's KV cache: max tokens of a prompt and its answer
   encoders::Compute compute = {};
   DType precision = DType::f32;  ///< dtype of matmuls and activations; logits are always f32
-  /// Adapters that requests can select. All must have the same modules, ranks and scales, also the model's
-  /// adapter if it has one.
+  /// Adapters that requests can select. These, and the adapter of the model if it has one, must have the same
+  /// modules, ranks and scales.
   std::vector<NamedAdapter> adapters;
 };
 
 /// Returns the memory that a BatchGenerator would allocate, without opening a device or reading weights.
 DecoderMemory plan_batch(const hub::ModelFolder& model, const BatchOptions& options);
-/// Throws a UserError that says how many slots fit if the memory is more than `available_bytes`.
+/// Throws a UserError if `memory` is more than `available_bytes`. The message recommends a number of slots
+/// that fits, if there is one.
 void check_fits(const DecoderMemory& memory, const BatchOptions& options, int64_t available_bytes);
 
 /// A request for an answer.
@@ -34,7 +35,7 @@ struct GenerationRequest {
   AnswerOptions options;        ///< sampling, penalties, stop texts and max tokens
   /// Number of most likely tokens whose log-probabilities are reported; -1: no log-probabilities at all.
   int64_t top_logprobs = -1;
-  std::string adapter;  ///< name of one of BatchOptions::adapters; empty: none of them
+  std::string adapter;  ///< name of one of BatchOptions::adapters; empty: the model as it was loaded
 };
 
 struct TokenLogprob {
@@ -48,8 +49,8 @@ enum class FinishReason : uint8_t { stop, length };
 /// A part of an answer. A request gets one piece per generated token, then one last piece without a token.
 struct GeneratedPiece {
   std::optional<int32_t> id;  ///< the token; nullopt in the last piece
-  /// Text that no later token can change: complete UTF-8 characters that cannot be the start of a stop text.
-  /// May be empty. Valid during the call.
+  /// New text that no later token can change: complete UTF-8 characters that cannot be the start of a stop
+  /// text. May be empty. Valid during the call.
   std::string_view text;
   /// Natural logarithm of the token's probability by the model's logits, before penalties, logit_bias and
   /// temperature. 0 if log-probabilities were not requested.
@@ -74,8 +75,8 @@ struct BatchCounters {
 
 /// A language model that generates answers to several requests at the same time (continuous batching). Each
 /// slot has a KV cache for one request. A decode step computes the next token of all slots; prompts are
-/// computed in chunks between decode steps. The tokens of an answer do not depend on other requests; on a CPU
-/// they are those of Generator and answer(). Not thread-safe.
+/// computed in chunks between decode steps. The tokens of an answer do not depend on other requests. On a
+/// CPU, Generator and answer() generate the same tokens. Not thread-safe.
 class BatchGenerator {
  public:
   /// Called by step() with each piece of an answer; returns false to cancel the request. Must not throw, and
@@ -93,8 +94,8 @@ class BatchGenerator {
   /// Adds a request to the queue and returns its id. Throws a UserError if the prompt is empty, has an id out
   /// of range or does not fit in a slot, or the adapter is unknown.
   int64_t submit(GenerationRequest request, Emit emit);
-  /// Gives free slots to waiting requests, computes one chunk of a prompt and one decode step, and emits the
-  /// new tokens. Returns false if there is no request.
+  /// Assigns free slots to waiting requests, computes one chunk of a prompt and one decode step, and emits
+  /// the new tokens. Returns false if there is no request.
   bool step();
   /// Cancels a request, which gets no more pieces. Does nothing if the request has ended.
   void cancel(int64_t id);

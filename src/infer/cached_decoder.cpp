@@ -1,8 +1,8 @@
 // Keys and values are persistent state with one slot per token and sequence, so all programs extend the same
-// cache. A step costs O(context) per token for attention.
+// cache. Attention costs O(context) per token.
 //
 // A token gets the same bits in a program of 1, 2, 4 or 8 rows: CPU kernels compute rows independently, and
-// up to 8 rows they use the same order of sums (tests/infer/batch_generator_test.cpp). On a GPU, kernel
+// use the same order of summation for up to 8 rows (tests/infer/batch_generator_test.cpp). On a GPU, kernel
 // variants are chosen per shape, so there is a single program for decoding.
 #include "infer/cached_decoder.h"
 
@@ -27,9 +27,9 @@ using ir::ValueId;
 
 constexpr int64_t kMaxGenerationConfigBytes = 1 << 22;
 
-/// Computes logits of next tokens. Inputs: tokens, positions (-1 for padding) and sequences [rows]; last, the
-/// indices of the rows whose logits are computed: a single one for a chunk, otherwise all; last_position [1],
-/// the last position of the sequences, from which LongRoPE selects its factors.
+/// Computes the logits of the next token. Inputs: "tokens", "positions" (-1 for padding) and "sequences", all
+/// [rows]; "last": indices of the rows whose logits are computed, one for a chunk, otherwise all rows;
+/// "last_position" [1]: last position of the sequences, from which LongRoPE selects its factors.
 class NextToken : public engine::Objective {
  public:
   NextToken(models::DecoderConfig config, int64_t num_sequences, int64_t tokens_per_sequence)
@@ -76,15 +76,16 @@ void add_generation_ends(const fs::path& file, std::vector<int32_t>& ends) {
   }
 }
 
-/// Returns the adapter with which the graph is built: that of the model, or the first one in the options.
+/// Returns the adapter with which the graph is built: that of the model, otherwise the first one in the
+/// options.
 nn::Adapter adapter_of(const hub::ModelFolder& model, const CachedDecoderOptions& options) {
   if (model.adapter.empty() && options.adapters.empty()) return {};
   const fs::path path = model.adapter.empty() ? options.adapters[0].path : model.adapter;
   return hub::builder_adapter({.path = path.string()}, hub::read_adapter_config(path));
 }
 
-/// Returns the numbers of rows of the programs for decoding: powers of two that are large enough for all
-/// sequences; on a GPU only the largest one.
+/// Returns the numbers of rows of the decoding programs: 1, 2, 4, ... up to the number of sequences, rounded
+/// up to a power of two, or kMaxRows. On a GPU, returns the largest number only.
 std::vector<int64_t> row_counts_of(const CachedDecoderOptions& options) {
   std::vector<int64_t> counts = {1};
   while (counts.back() < std::min(options.num_sequences, CachedDecoder::kMaxRows))
@@ -136,7 +137,7 @@ CachedDecoder::CachedDecoder(models::DecoderConfig config, const nn::Adapter& ad
   constexpr auto kSlack = engine::kInputSlack / int64_t{sizeof(int32_t)};
   for (std::vector<int32_t>* input : {&ids_, &positions_, &sequences_, &last_, &last_position_})
     input->resize(kChunk + kSlack);
-  for (const int64_t id : config_.eos_ids) ends_.push_back(static_cast<int32_t>(id));
+  for (const int64_t id : config_.eos_ids) end_ids_.push_back(static_cast<int32_t>(id));
   if (config_.tied_head) hub::check_untied(adapter);
   engine_ = engine::evaluation_engine(engine_options(config_, adapter, options), program_sizes(options));
 }
@@ -144,7 +145,7 @@ CachedDecoder::CachedDecoder(models::DecoderConfig config, const nn::Adapter& ad
 CachedDecoder::CachedDecoder(const hub::ModelFolder& model, const CachedDecoderOptions& options)
     : CachedDecoder(models::read_decoder_config(model.model / kModelConfig), adapter_of(model, options),
                     options) {
-  add_generation_ends(model.model / "generation_config.json", ends_);
+  add_generation_ends(model.model / "generation_config.json", end_ids_);
   model.adapter.empty() ? hub::load_model(*engine_, model.weights) : hub::load_model(*engine_, model);
   if (!options.adapters.empty()) adapters_ = AdapterSwitch(*engine_, options.adapters);
 }
@@ -155,13 +156,13 @@ CachedDecoder::CachedDecoder(models::DecoderConfig config, const CachedDecoderOp
 }
 
 bool CachedDecoder::is_end(int32_t id) const {
-  return std::find(ends_.begin(), ends_.end(), id) != ends_.end();
+  return std::find(end_ids_.begin(), end_ids_.end(), id) != end_ids_.end();
 }
 
 void CachedDecoder::check_ids(std::span<const int32_t> ids) const {
   for (const int32_t id : ids) {
     if (id < 0 || id >= config_.vocab_size)
-      user_error("expected token ids from 0 to {}, got {}", config_.vocab_size - 1, id);
+      user_error("token id {} is out of range; the model has ids 0 to {}", id, config_.vocab_size - 1);
   }
 }
 
