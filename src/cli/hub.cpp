@@ -79,7 +79,7 @@ void download_named(CLI::App& verb) {
       option->add_result(net::is_hub_name(value) ? download(value) : value);
     option->run_callback();
   }
-  for (CLI::App* inner : verb.get_subcommands()) download_named(*inner);
+  for (CLI::App* subcommand : verb.get_subcommands()) download_named(*subcommand);
 }
 
 void download_named(recipe::Recipe& recipe) {

@@ -24,7 +24,8 @@ void run_plan_serve(const CLI::App& verb, const PlanServeArguments& arguments) {
   run::set_compute(overrides_of(verb), "hearth plan serve", options.compute, options.precision);
   int64_t available = available_memory_bytes();
   if (!arguments.memory.empty()) available = parse_bytes(arguments.memory).value_or(0);
-  if (available <= 0) user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
+  if (available <= 0)
+    user_error("--memory is '{}', which is not a size; use for example --memory 20GiB", arguments.memory);
   const infer::DecoderMemory memory =
       infer::plan_batch(hub::find_model(arguments.model, arguments.base), options);
   const int64_t num_tokens = options.num_slots * options.tokens_per_slot;
@@ -50,11 +51,12 @@ CLI::App* add_plan_serve(CLI::App& plan) {
       "serve", "Plan the memory of a language model that answers several requests at the same time");
   verb->add_option("model", arguments->model, "Model folder, GGUF file, run or adapter")->required();
   verb->add_option("--base", arguments->base, "Base model of an adapter");
-  verb->add_option("--slots", arguments->options.num_slots, "Max number of requests at the same time")
+  verb->add_option("--slots", arguments->options.num_slots,
+                   "Max number of requests that are answered at the same time")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}).description("1 to 4096"))
       ->capture_default_str();
   verb->add_option("--context", arguments->options.tokens_per_slot,
-                   "Max tokens of a request: prompt and answer")
+                   "Max tokens of prompt and answer together")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24).description("1 to 16777216"))
       ->capture_default_str();
   verb->add_option("--memory", arguments->memory,

@@ -5,9 +5,9 @@
 
 namespace hearth::cli {
 
-/// Returns the progress of a run, from the end of its log: run, step, total_steps, loss, seconds,
-/// seconds_per_step, age_seconds (since the last line), evaluation (metrics by name) and event. Numbers are 0
-/// and texts are empty if nothing is logged.
+/// Returns the progress of a run, read from the end of its log, with the keys run, step, total_steps, loss,
+/// seconds, seconds_per_step, age_seconds (time since the last line), evaluation (metrics by name) and event.
+/// Numbers that are not in the log are 0, and texts are empty.
 Json run_status(const fs::path& run);
 
 }  // namespace hearth::cli

@@ -17,7 +17,7 @@ namespace {
 
 using convert::Fate;
 
-/// Exit status if keys are refused, or if the recipe that is written is not valid.
+/// Exit status if keys are refused, or if the written recipe is not valid.
 constexpr int kIncomplete = 1;
 
 struct ImportArguments {
@@ -54,10 +54,11 @@ void print_keys(const convert::Imported& imported) {
 
 void run_import(const CLI::App& verb, const ImportArguments& arguments) {
   if (arguments.keys) return say("{}", convert::describe_tools_in_markdown());
-  if (arguments.file.empty()) user_error("expected a config file, like hearth import qlora.yml");
+  if (arguments.file.empty())
+    user_error("the config file is missing; use for example hearth import qlora.yml");
   const fs::path file = arguments.file;
   const std::string out = arguments.out.empty() ? file.stem().string() + "-hearth.yaml" : arguments.out;
-  if (fs::exists(out)) user_error("{} exists already; choose another name by --out", out);
+  if (fs::exists(out)) user_error("{} exists already; choose another name with --out", out);
   convert::ImportOptions options{
       .choices = run::recipe_choices(), .tool = arguments.tool, .overrides = overrides_of(verb)};
   const std::string text = read_file(file, kMaxYamlBytes);

@@ -32,13 +32,13 @@ std::vector<std::string> names_of() {
   return {kNames<Enum>.begin(), kNames<Enum>.end()};
 }
 
-/// Returns the recipe of the calibration data: that of the model's run, or the defaults, with --data and the
-/// overrides.
+/// Returns the recipe that describes the calibration data: the recipe of the model's run, otherwise the
+/// defaults; then --data and the overrides are applied.
 recipe::Recipe calibration_recipe(const PruneArguments& arguments, std::vector<std::string> overrides) {
   if (!arguments.data.empty()) overrides.push_back("data.path=" + fs::absolute(arguments.data).string());
   if (fs::exists(fs::path(arguments.model) / kRunRecipe)) return open_run(arguments.model, overrides);
   if (arguments.data.empty())
-    user_error("--method wanda needs text to measure inputs of layers; add --data FILE");
+    user_error("--method wanda needs text to measure the inputs of layers; add --data FILE");
   recipe::Recipe recipe;
   recipe.model.path = ".";
   return recipe::with_overrides(std::move(recipe), "hearth prune", run::recipe_choices(), overrides);
@@ -67,7 +67,8 @@ void prune_weights(const CLI::App& verb, const PruneArguments& arguments) {
       100.0 * static_cast<double>(result.num_zeros) / static_cast<double>(result.num_weights),
       result.num_weights, result.num_layers);
   if (result.num_left_out > 0) {
-    say(stderr, "note: {} linear layers are not pruned, because their inputs are not a multiple of {}\n",
+    say(stderr,
+        "note: {} linear layers are not pruned, because their number of inputs is not a multiple of {}\n",
         result.num_left_out, group_size(options.pattern));
   }
 }
@@ -77,25 +78,25 @@ void prune_channels(const PruneArguments& arguments) {
   options.score = *value_named<run::ChannelScore>(arguments.score);
   const std::optional<recipe::Recipe> recipe = run::recipe_of_run(arguments.model);
   const bool is_image = run::model_format(arguments.model) == tasks::ModelFormat::built_in;
-  const run::PrunedChannels made =
+  const run::PrunedChannels pruned =
       is_image ? run::prune_channels(*recipe, arguments.model, arguments.out, options)
                : run::prune_decoder(hub::find_model(arguments.model), recipe ? &*recipe : nullptr,
                                     arguments.out, options);
   if (arguments.json) {
     return print_json({{"out", arguments.out},
-                       {"weights", made.num_weights_after},
-                       {"weights_before", made.num_weights_before},
-                       {"flops", made.flops_after},
-                       {"flops_before", made.flops_before}});
+                       {"weights", pruned.num_weights_after},
+                       {"weights_before", pruned.num_weights_before},
+                       {"flops", pruned.flops_after},
+                       {"flops_before", pruned.flops_before}});
   }
-  say("{}: {} of {} weights, {:.1f}% of the FLOPs of {}\n", arguments.out, made.num_weights_after,
-      made.num_weights_before, 100 * made.flops_after / made.flops_before, made.weights.string());
+  say("{}: {} of {} weights, {:.1f}% of the FLOPs of {}\n", arguments.out, pruned.num_weights_after,
+      pruned.num_weights_before, 100 * pruned.flops_after / pruned.flops_before, pruned.weights.string());
   const std::string model =
       is_image ? (fs::path(arguments.out) / kRunRecipe).string() : "RECIPE model.path=" + arguments.out;
   say("fine-tune it: hearth train {} --out RUN\n", model);
 }
 
-/// Throws a UserError for a flag or a key that the method does not have.
+/// Throws a UserError for a flag or a key that the method does not use.
 void check_flags(const CLI::App& verb, const PruneArguments& arguments) {
   const auto refuse = [&](std::initializer_list<const char*> flags) {
     for (const char* flag : flags)

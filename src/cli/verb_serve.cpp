@@ -18,8 +18,9 @@
 namespace hearth::cli {
 namespace {
 
-/// Max time that running answers get to end after SIGTERM.
+/// Max time for running answers to end after SIGINT or SIGTERM.
 constexpr auto kDrainTime = std::chrono::seconds(30);
+/// Max number of requests in the queue of a language model.
 constexpr size_t kMaxWaiting = 256;
 constexpr int64_t kDefaultContext = 2048;
 
@@ -49,21 +50,22 @@ std::vector<infer::NamedAdapter> adapters_of(const std::vector<std::string>& tex
     const std::string name = end == std::string::npos ? name_of(path) : text.substr(0, end);
     for (const infer::NamedAdapter& other : adapters)
       if (other.name == name)
-        user_error("two adapters are named '{0}'; use --adapter NAME={1}", name, path.string());
+        user_error("two adapters are named '{0}'; name this one with --adapter NAME={1}", name,
+                   path.string());
     adapters.push_back({.name = name, .path = hub::find_adapted_model(path).adapter});
   }
   return adapters;
 }
 
-/// Sets the key from the environment, or to a random one. Throws a UserError if other machines could connect
-/// without a key that the user chose.
+/// If the user gave no --api-key, sets the key to HEARTH_API_KEY or to a random one. Throws a UserError if
+/// the server listens on an address for other machines and the user chose no key.
 void set_key(net::HttpServerOptions& options) {
   const char* key = std::getenv("HEARTH_API_KEY");
   if (options.token.empty() && key != nullptr) options.token = key;
   if (!options.token.empty()) return;
   if (!is_loopback(options.host))
     user_error(
-        "--host {} accepts connections from other machines, but there is no key; set --api-key or "
+        "--host {} accepts connections from other machines, but no key is set; set --api-key or "
         "HEARTH_API_KEY",
         options.host);
   options.token = net::random_token();
@@ -101,7 +103,8 @@ void serve_text(const CLI::App& verb, const ServeArguments& arguments,
 /// Throws a UserError if a flag for language models was given.
 void refuse_text_flags(const CLI::App& verb, std::initializer_list<const char*> flags) {
   for (const char* flag : flags)
-    if (verb.count(flag) > 0) user_error("{} is for language models, but this is an image model", flag);
+    if (verb.count(flag) > 0)
+      user_error("{} is for language models, but this is an image model; remove it", flag);
 }
 
 void serve_predictions(const CLI::App& verb, const ServeArguments& arguments) {
@@ -119,7 +122,7 @@ void serve_predictions(const CLI::App& verb, const ServeArguments& arguments) {
 void serve_generation(const CLI::App& verb, const ServeArguments& arguments) {
   refuse_text_flags(verb, {"--base", "--slots", "--context"});
   if (arguments.adapters.size() > 1)
-    user_error("an image model takes one --adapter, got {}", arguments.adapters.size());
+    user_error("an image model uses one --adapter, but there are {}; keep one", arguments.adapters.size());
   net::HttpServer server(arguments.server);
   run::ImageSession session(arguments.model,
                             {.overrides = overrides_of(verb),
@@ -147,8 +150,8 @@ void add_serve(CLI::App& app) {
   const auto arguments = std::make_shared<ServeArguments>();
   CLI::App* verb = app.add_subcommand(
       "serve",
-      "Serve a model by HTTP, until Ctrl-C or SIGTERM: language models with OpenAI's API, image models "
-      "with predictions or generated images; also as a web page");
+      "Serve a model over HTTP, with a web page, until Ctrl-C or SIGTERM: language models and image "
+      "generators with OpenAI's API; classifiers, segmenters and detectors with POST /predict");
   verb->add_option("model", arguments->model,
                    "Model folder, run folder (best weights, or last ones), or adapter")
       ->required();
@@ -156,20 +159,21 @@ void add_serve(CLI::App& app) {
                    "Base model of an adapter (default: the one in adapter_config.json)");
   verb->add_option(
       "--adapter", arguments->adapters,
-      "LoRA adapter [NAME=]RUN that requests select by the field model; may be given several times");
+      "LoRA adapter [NAME=]RUN, which requests select with the field model; may be given several times");
   verb->add_option("--host", arguments->server.host,
-                   "Address to listen at; addresses other than this machine's loopback need --api-key")
+                   "Address to listen on; addresses other than this machine's loopback need --api-key")
       ->capture_default_str();
-  verb->add_option("--port", arguments->server.port, "Port to listen at; 0: any free one")
+  verb->add_option("--port", arguments->server.port, "Port to listen on; 0: any free port")
       ->check(CLI::Range(0, 65535).description("0 to 65535"))
       ->capture_default_str();
   verb->add_option(
       "--api-key", arguments->server.token,
       "Key that clients must send (default: the environment variable HEARTH_API_KEY, or a random key)");
-  verb->add_option("--allowed-host", arguments->server.allowed_hosts,
-                   "Name of this machine by which clients connect, besides IP addresses and localhost");
+  verb->add_option(
+      "--allowed-host", arguments->server.allowed_hosts,
+      "Name of this machine that clients may use in URLs, in addition to IP addresses and localhost");
   verb->add_option("--slots", arguments->batch.num_slots,
-                   "Max number of answers that are generated at the same time")
+                   "Max number of requests that are answered at the same time")
       ->check(CLI::Range(int64_t{1}, int64_t{256}).description("1 to 256"))
       ->capture_default_str();
   arguments->batch.tokens_per_slot = kDefaultContext;

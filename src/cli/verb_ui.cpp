@@ -34,8 +34,8 @@ void add_ui(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("ui", "Show the runs of a folder live in the browser");
   verb->add_option("runs", arguments->runs, "Folder of runs, or one run (default: runs)");
   verb->add_option("--host", arguments->address.host,
-                   "Address to listen at (default: 127.0.0.1, for browsers on this machine)");
-  verb->add_option("--port", arguments->address.port, "Port (default: any free port)")
+                   "Address to listen on (default: 127.0.0.1, for browsers on this machine)");
+  verb->add_option("--port", arguments->address.port, "Port to listen on (default: any free port)")
       ->check(CLI::Range(0, 65535));
   set_example(*verb, "hearth ui runs --port 7788");
   verb->callback([=] { serve_live_page(arguments->runs, arguments->address); });

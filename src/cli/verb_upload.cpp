@@ -41,7 +41,7 @@ void add_upload(CLI::App& app) {
       ->required();
   verb->add_flag("--private", arguments->options.is_private, "Create a private repository");
   verb->add_flag("--dry-run", arguments->is_dry, "Print the files and the model card, and send nothing");
-  verb->add_option("--message", arguments->options.message, "Message of the commit")->capture_default_str();
+  verb->add_option("--message", arguments->options.message, "Commit message")->capture_default_str();
   set_example(*verb, "hearth upload runs/llama-lora me/my-lora --private");
   verb->callback([=] { run_upload(*arguments); });
 }
