@@ -111,6 +111,7 @@ void EventLoop::evict_one() {
   if (oldest != nullptr) close_connection(*oldest);
 }
 
+/// Handles the epoll events of a connection.
 void EventLoop::handle(Connection& connection, uint32_t events) {
   if ((events & (EPOLLERR | EPOLLHUP)) != 0) return close_connection(connection);
   if (connection.phase == Phase::responding && (events & EPOLLRDHUP) != 0) {
@@ -183,6 +184,7 @@ bool EventLoop::parse_request(Connection& connection) {
   return true;
 }
 
+/// Replies with the status and message of the fault, and closes the connection afterwards.
 void EventLoop::refuse(Connection& connection, const HttpFault& fault) {
   wakeup_->buffered_bytes -= connection.in.size();
   connection.in = {};
@@ -193,6 +195,7 @@ void EventLoop::refuse(Connection& connection, const HttpFault& fault) {
   send_pending(connection);
 }
 
+/// Sends as many bytes as the socket accepts now. If the response is then complete, finishes it.
 void EventLoop::send_pending(Connection& connection) {
   bool is_complete = false, closes = false;
   if (connection.outbox != nullptr) {
@@ -219,6 +222,7 @@ void EventLoop::send_pending(Connection& connection) {
   update_events(connection);
 }
 
+/// Prepares the connection for the next request, or for being closed by the client.
 void EventLoop::finish_response(Connection& connection, bool closes) {
   connection.outbox.reset();
   if (closes) {
@@ -286,6 +290,7 @@ void EventLoop::send_ping(Connection& connection) {
   send_pending(connection);
 }
 
+/// Checks the timeouts of all connections. Closes the listening socket after stop().
 void EventLoop::check_timeouts() {
   if (is_stopping_ && listener_ >= 0) {
     close(listener_);

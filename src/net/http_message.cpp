@@ -52,7 +52,7 @@ void parse_request_line(std::string_view line, ServerRequest& request) {
   request.method = take_until(line, " ");
   const std::string_view target = take_until(line, " ");
   if (!is_token(request.method) || (line != "HTTP/1.1" && line != "HTTP/1.0"))
-    throw HttpFault{400, "expected a request of HTTP/1.1 or HTTP/1.0"};
+    throw HttpFault{400, "the request line is invalid; send METHOD PATH HTTP/1.1"};
   request.is_http10 = line == "HTTP/1.0";
   parse_target(target, request);
 }
@@ -61,12 +61,12 @@ void parse_header(std::string_view line, ServerRequest& request) {
   std::string_view value = line;
   const std::string_view name = take_until(value, ":");
   if (!is_token(name) || name.size() == line.size())
-    throw HttpFault{400, "expected headers of the form NAME: VALUE"};
+    throw HttpFault{400, "a header is invalid; send headers as NAME: VALUE"};
   value = trimmed(value);
   if (std::ranges::any_of(value, [](char c) { return is_control(c) && c != '\t'; }))
-    throw HttpFault{400, fmt::format("header {}: control characters are not allowed", name)};
+    throw HttpFault{400, fmt::format("the header {} contains a control character; remove it", name)};
   if (request.headers.size() == kMaxRequestHeaders)
-    throw HttpFault{431, fmt::format("expected at most {} headers", kMaxRequestHeaders)};
+    throw HttpFault{431, fmt::format("the request has more than {} headers; send fewer", kMaxRequestHeaders)};
   request.headers.emplace_back(lowered(name), value);
 }
 
@@ -77,17 +77,20 @@ const std::string* unique_header(const ServerRequest& request, std::string_view 
   return request.header(name);
 }
 
+/// Returns the size of the body. Throws an HttpFault if the headers do not state it clearly.
 size_t body_bytes_of(const ServerRequest& request) {
   const std::string* length = unique_header(request, "content-length");
   if (request.header("transfer-encoding") != nullptr) {
-    if (length != nullptr) throw HttpFault{400, "expected Content-Length or Transfer-Encoding, got both"};
+    if (length != nullptr)
+      throw HttpFault{400, "the request has Content-Length and Transfer-Encoding; send only Content-Length"};
     throw HttpFault{411, "chunked bodies are not supported; send Content-Length"};
   }
   if (length == nullptr) return 0;
   size_t bytes = 0;
   const auto [end, error] = std::from_chars(length->data(), length->data() + length->size(), bytes);
   if (error != std::errc() || end != length->data() + length->size())
-    throw HttpFault{400, "header content-length: expected a number"};
+    throw HttpFault{400,
+                    "the header Content-Length is not a number; set it to the number of bytes of the body"};
   return bytes;
 }
 

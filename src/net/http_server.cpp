@@ -104,6 +104,7 @@ struct Route {
   HttpHandler handler;
   HttpServer::Access access;
 
+  /// True if the path of a request is this path or starts with its prefix.
   bool matches_path(std::string_view request) const {
     return path.ends_with('*') ? request.starts_with(std::string_view(path).substr(0, path.size() - 1))
                                : request == path;
@@ -126,6 +127,7 @@ struct HttpServer::State {
     changed.notify_one();
   }
 
+  /// Runs a worker thread: handles exchanges from the queue.
   void work() {
     while (true) {
       std::unique_lock lock(mutex);
@@ -138,6 +140,7 @@ struct HttpServer::State {
     }
   }
 
+  /// Checks host, origin and token of a request, and calls the handler of its route.
   void handle(const Exchange& exchange) {
     const ServerRequest& request = exchange->request();
     if (auto refusal = refuse_other_sites(request, options.host, options.allowed_hosts))
