@@ -92,9 +92,10 @@ std::string metrics_of(const TextService& service) {
   };
   add("requests_total", "counter", "Requests that were started", counters.num_requests);
   add("finished_requests_total", "counter", "Requests that were answered", counters.num_finished);
-  add("cancelled_requests_total", "counter", "Requests whose client left", counters.num_cancelled);
-  add("prompt_tokens_total", "counter", "Tokens of prompts", counters.num_prompt_tokens);
-  add("reused_prompt_tokens_total", "counter", "Tokens of prompts found in a KV cache",
+  add("cancelled_requests_total", "counter", "Requests that were cancelled because the client left",
+      counters.num_cancelled);
+  add("prompt_tokens_total", "counter", "Prompt tokens", counters.num_prompt_tokens);
+  add("reused_prompt_tokens_total", "counter", "Prompt tokens that were found in a KV cache",
       counters.num_reused_tokens);
   add("generated_tokens_total", "counter", "Generated tokens", counters.num_generated_tokens);
   add("decode_steps_total", "counter", "Decode steps", counters.num_decode_steps);

@@ -117,6 +117,7 @@ void TextService::start(std::shared_ptr<TextJob> job) {
   }
 }
 
+/// Runs thread_: starts jobs, cancels those whose client has left, and generates the next tokens.
 void TextService::schedule() {
   while (true) {
     std::vector<std::shared_ptr<TextJob>> started;

@@ -24,7 +24,7 @@ struct QueueIsFull {};
 /// A request of a client. The scheduler thread calls its functions, which must not throw or block.
 struct TextJob {
   infer::GenerationRequest request;
-  infer::BatchGenerator::Emit emit;
+  infer::BatchGenerator::Emit emit;                  ///< receives the pieces of the answer
   std::function<bool()> is_wanted;                   ///< returns false if the client has left
   std::function<void(const std::string&)> on_fault;  ///< called with an error message, which ends the answer
 };
