@@ -195,17 +195,23 @@ void EventLoop::refuse(Connection& connection, const HttpFault& fault) {
   send_pending(connection);
 }
 
-/// Sends as many bytes as the socket accepts now. If the response is then complete, finishes it.
+/// Sends as many bytes as the socket accepts now. If the response is then complete, finishes it. Takes bytes
+/// from the outbox only when all earlier ones are sent, so that a slow client fills the outbox up to its
+/// limit.
 void EventLoop::send_pending(Connection& connection) {
   bool is_complete = false, closes = false;
-  if (connection.outbox != nullptr) {
+  std::string& out = connection.out;
+  const auto take = [&] {
+    out.clear();
+    connection.num_sent = 0;
+    if (connection.outbox == nullptr) return false;
     const std::lock_guard lock(connection.outbox->mutex);
-    connection.out += std::exchange(connection.outbox->bytes, {});
+    out.swap(connection.outbox->bytes);
     is_complete = connection.outbox->is_complete;
     closes = connection.outbox->closes;
-  }
-  std::string& out = connection.out;
-  while (connection.num_sent < out.size()) {
+    return !out.empty();
+  };
+  while (connection.num_sent < out.size() || take()) {
     const ssize_t count = send(connection.socket, out.data() + connection.num_sent,
                                out.size() - connection.num_sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
@@ -214,11 +220,7 @@ void EventLoop::send_pending(Connection& connection) {
     connection.num_sent += static_cast<size_t>(count);
     if (connection.phase == Phase::responding) connection.since = Clock::now();
   }
-  if (connection.num_sent == out.size()) {
-    out.clear();
-    connection.num_sent = 0;
-    if (is_complete) return finish_response(connection, closes);
-  }
+  if (out.empty() && is_complete) return finish_response(connection, closes);
   update_events(connection);
 }
 

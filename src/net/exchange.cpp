@@ -14,7 +14,7 @@
 namespace hearth::net {
 namespace {
 
-/// Max bytes of a stream that wait for the thread of the EventLoop.
+/// Max bytes of a stream that wait in the outbox.
 constexpr size_t kMaxOutboxBytes = 8 << 20;
 
 std::string head_of(int status, std::string_view type, bool closes) {

@@ -30,8 +30,8 @@ class HttpExchange {
   /// Starts a response of unknown length; at most once. Streams of type text/event-stream get a comment line
   /// after 15 seconds without a write, so each write() must contain complete events.
   virtual void begin_stream(std::string_view type = "text/event-stream") = 0;
-  /// Appends to the stream. Returns false if the client has left, the stream has ended, or more than 8 MiB
-  /// wait for the server's thread, which ends the stream.
+  /// Appends to the stream. Returns false if the client has left, the stream has ended, or the client reads
+  /// so slowly that more than 8 MiB wait, which ends the stream.
   virtual bool write(std::string_view bytes) = 0;
   /// Ends the stream.
   virtual void end_stream() = 0;

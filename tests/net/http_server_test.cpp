@@ -195,6 +195,20 @@ TEST_F(HttpServerTest, EndsStreamsThatNobodyReads) {
   EXPECT_LT(count, 64u);
 }
 
+/// The pauses let the server's thread take what is written, so that a limit on untaken bytes alone never ends
+/// the stream.
+TEST_F(HttpServerTest, LimitsTheMemoryOfStreamsThatNobodyReads) {
+  open();
+  Client client(server_->port());
+  client.send("GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  const Exchange exchange = held();
+  exchange->begin_stream("text/plain");
+  const std::string part(1 << 18, 'x');
+  int count = 0;
+  for (; count < 256 && exchange->write(part); ++count) std::this_thread::sleep_for(milliseconds(2));
+  EXPECT_LT(count, 256);
+}
+
 TEST_F(HttpServerTest, SlowAndIdleClientsBlockNobody) {
   open({.num_threads = 1});
   std::vector<std::unique_ptr<Client>> clients;
