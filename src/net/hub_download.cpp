@@ -347,6 +347,7 @@ fs::path download_from_hub(const HubName& name, const HubSettings& settings, con
   std::vector<HubFile> needed;
   try {
     if (fs::path(name.path).has_extension()) {
+      refuse_parquet(name, name.path);
       auto [found, file] = client.find_file(name);
       commit = found;
       needed.push_back(std::move(file));

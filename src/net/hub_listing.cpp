@@ -183,6 +183,12 @@ std::vector<HubFile> parse_hub_listing(std::string_view json, std::string_view w
   return files;
 }
 
+void refuse_parquet(const HubName& name, const std::string& path) {
+  if (name.is_dataset && path.ends_with(".parquet"))
+    user_error("{}/{} is Parquet, which Hearth does not read; name a JSONL, JSON or text file of the dataset",
+               name.repo, path);
+}
+
 std::vector<HubFile> needed_files(const HubName& name, const std::vector<HubFile>& files) {
   std::vector<HubFile> needed;
   if (!name.path.empty()) {
@@ -204,11 +210,7 @@ std::vector<HubFile> needed_files(const HubName& name, const std::vector<HubFile
   } else {
     needed = needed_of_model(name, files);
   }
-  for (const HubFile& file : needed)
-    if (name.is_dataset && file.path.ends_with(".parquet"))
-      user_error(
-          "{}/{} is Parquet, which Hearth does not read; name a JSONL, JSON or text file of the dataset",
-          name.repo, file.path);
+  for (const HubFile& file : needed) refuse_parquet(name, file.path);
   std::ranges::sort(needed, {}, &HubFile::path);
   return needed;
 }

@@ -30,5 +30,7 @@ std::vector<HubFile> parse_hub_listing(std::string_view json, std::string_view w
 /// each component. For a dataset: all files. Throws a UserError if the path does not exist, or if it is not
 /// clear which weights to use.
 std::vector<HubFile> needed_files(const HubName& name, const std::vector<HubFile>& files);
+/// Throws a UserError if a file of a dataset is Parquet.
+void refuse_parquet(const HubName& name, const std::string& path);
 
 }  // namespace hearth::net

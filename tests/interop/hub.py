@@ -169,6 +169,7 @@ def check_refusals():
         expect(fails("org/tiny@v9"), "no branch, tag or commit 'v9'")
         expect(fails("org/tiny", "nothing.json"), "has no file 'nothing.json'")
         expect(fails("org/tiny", "nothing"), "has no file 'nothing'", "config.json")
+        expect(fails("datasets/org/data", "train.parquet"), "train.parquet is Parquet")
         expect(fails("org/ggufs"), "hf:org/ggufs/FILE", "a.gguf")
         for name in ("../x", "org/../../etc", "org/tiny/../x", "/etc/passwd", "org/tiny@../../x", "a/b\\c"):
             expect(fails(name), "is not a name on the Hugging Face hub")
