@@ -96,7 +96,8 @@ export class Chart {
     let first = Infinity, last = -Infinity;
     const values = [];
     for (const one of this.series) {
-      one.smooth = smoothed(one.means, this.settings.smoothing);
+      // The learning rate is exact.
+      one.smooth = this.title === "Learning rate" ? one.means : smoothed(one.means, this.settings.smoothing);
       for (let i = 0; i < one.steps.length; ++i) {
         if (logX && one.steps[i] < 1) continue;
         first = Math.min(first, one.steps[i]);
