@@ -14,7 +14,7 @@ class YoloxDetector : public Detector {
   explicit YoloxDetector(const DetectorOptions& options) : options_(options) {
     // Leaves pixels in the range 0 to 255, on which the published weights were trained.
     pixels_.mean = {0};
-    pixels_.std = {1.0F / 255};
+    pixels_.std.assign(1, 1.0F / 255);
   }
 
   std::shared_ptr<const engine::Objective> objective() const override {
