@@ -114,9 +114,11 @@ std::string class_share_chart(const std::string& title, std::span<const std::str
   for (size_t i = 0; i < shares.size(); ++i)
     if (shares[i] >= 0) order.push_back(i);
   std::ranges::stable_sort(order, {}, [&](size_t i) { return shares[i]; });
-  const std::string note =
-      order.size() > kMaxBars ? fmt::format(" (lowest of {})", order.size()) : std::string();
-  order.resize(std::min(order.size(), kMaxBars));
+  std::string note;
+  if (order.size() > kMaxBars) {
+    note = fmt::format(" (lowest of {})", order.size());
+    order.erase(order.begin() + kMaxBars, order.end());
+  }
   std::vector<io::Bar> bars;
   for (const size_t i : order) bars.push_back({names[i], shares[i], percent_text(shares[i])});
   return io::bar_chart(title + note, io::curve_color(0), bars);
