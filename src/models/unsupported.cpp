@@ -84,7 +84,6 @@ constexpr Named kFamilies[] = {
     {"nemotron", "Nemotron"},
     {"nemotron_h", "Nemotron-H"},
     {"olmo", "OLMo 1"},
-    {"olmo3", "OLMo 3"},
     {"olmoe", "OLMoE"},
     {"opt", "OPT"},
     {"paligemma", "PaliGemma"},

@@ -43,7 +43,7 @@ void add_ropes(Json& config, const DecoderConfig& decoder) {
     parameters["original_max_position_embeddings"] = rope.original_positions;
   }
   if (decoder.local_rope) {
-    config["rope_local_base_freq"] = decoder.local_rope->theta;
+    if (decoder.family == "gemma3_text") config["rope_local_base_freq"] = decoder.local_rope->theta;
     const Json local = {{"rope_type", "default"}, {"rope_theta", decoder.local_rope->theta}};
     parameters = {{"full_attention", parameters}, {"sliding_attention", local}};
   }

@@ -194,11 +194,28 @@ void set_gemma2(const Reader& reader, DecoderConfig& config) {
       read_windows(reader, config, read_window(reader, 4096), [](int64_t layer) { return layer % 2 == 0; });
 }
 
-void set_olmo2(const Reader& reader, DecoderConfig& config) {
+/// Sets the position encodings of a family in which layers with a sliding window have RoPE of their own.
+void set_local_rope(DecoderConfig& config) {
+  for (const int64_t window : config.windows)
+    config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
+}
+
+void set_post_norms(const Reader& reader, DecoderConfig& config) {
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
   config.pre_norms = false;
   config.post_norms = config.qk_norm_whole = true;
+}
+
+void set_olmo2(const Reader& reader, DecoderConfig& config) {
+  set_post_norms(reader, config);
   config.windows = read_one_window(reader, config, 0);
+}
+
+void set_olmo3(const Reader& reader, DecoderConfig& config) {
+  set_post_norms(reader, config);
+  config.windows = read_windows(reader, config, read_window(reader, 4096),
+                                [](int64_t layer) { return (layer + 1) % 4 != 0; });
+  set_local_rope(config);
 }
 
 void set_granite(const Reader& reader, DecoderConfig& config) {
@@ -250,8 +267,7 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
   const int64_t pattern = reader.integer("sliding_window_pattern", 6, 1, 1 << 30);
   const auto slides = [=](int64_t layer) { return (layer + 1) % pattern != 0; };
   config.windows = read_windows(reader, config, read_window(reader, 4096), slides);
-  for (const int64_t window : config.windows)
-    config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
+  set_local_rope(config);
 }
 
 /// Reads the sizes under GPT-2's key names (n_embd). Throws a UserError for the standard names (hidden_size).
@@ -370,6 +386,9 @@ constexpr std::array kFamilies = {
             .activation_key = "hidden_activation",
             .activation = "gelu_pytorch_tanh"}},
     Family{"olmo2", set_olmo2, {.norm_eps = 1e-5}},
+    Family{"olmo3",
+           set_olmo3,
+           {.norm_eps = 1e-5, .rope = {.theta = 500000, .local_theta = 500000, .has_one_theta = true}}},
     Family{"granite", set_granite, {}},
     Family{"smollm3",
            set_smollm3,

@@ -333,6 +333,21 @@ void check_merged(const ConfigReader& full, const ConfigReader& scaling) {
   }
 }
 
+/// Throws a UserError unless full and sliding attention have the same theta. transformers 4 knows only
+/// rope_theta, with another default; transformers 5 applies it to full attention only.
+void check_one_theta(const ConfigReader& reader, double full, double local) {
+  if (full != local) {
+    user_error(
+        "{}: expected the same rope_theta for full_attention and sliding_attention, got {} and {} (without "
+        "\"rope_parameters\", transformers 5 uses {} for sliding_attention)",
+        reader.where(), full, local, local);
+  }
+  if (!reader.has("rope_theta") && !reader.has("rope_parameters"))
+    user_error(
+        "{}: expected the key \"rope_theta\", got none; versions of transformers assume different values",
+        reader.where());
+}
+
 }  // namespace
 
 RopesByLayer read_ropes_by_layer(const ConfigReader& reader, const RopeDefaults& defaults,
@@ -340,6 +355,7 @@ RopesByLayer read_ropes_by_layer(const ConfigReader& reader, const RopeDefaults&
   const ParametersByLayer parameters(reader);
   const double theta = from_either(reader, *parameters.full, "rope_theta", defaults.theta);
   const RopeOptions local = read_local(reader, *parameters.local, defaults.local_theta);
+  if (defaults.has_one_theta) check_one_theta(reader, theta, local.theta);
   if (const auto scaling = reader.object("rope_scaling")) {
     check_merged(*parameters.full, *scaling);
     if (scaling->number("rope_theta", theta) != theta)
