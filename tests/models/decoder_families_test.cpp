@@ -152,6 +152,27 @@ TEST(DecoderFamilies, Olmo2HasNormsAfterItsBranchesAlone) {
   EXPECT_EQ(scaling, Json({{"type", "linear"}, {"factor", 2.0}}));
 }
 
+TEST(DecoderFamilies, Olmo3ScalesRopeOfFullAttentionOnly) {
+  Json json = small("olmo3");
+  json["num_hidden_layers"] = 4;
+  json["rope_theta"] = 500000.0;
+  json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  DecoderConfig config = parsed(json);
+  EXPECT_EQ(config.windows, (std::vector<int64_t>{4096, 4096, 4096, 0}));
+  EXPECT_EQ(config.rope.type, "linear");
+  ASSERT_TRUE(config.local_rope.has_value());
+  EXPECT_EQ(config.local_rope->type, "default");
+  EXPECT_EQ(config.local_rope->theta, 500000);
+  const Json both = with_both_versions(json, config);
+  EXPECT_FALSE(both.contains("rope_local_base_freq"));
+  EXPECT_EQ(both.at("rope_parameters").at("sliding_attention").at("rope_theta"), 500000);
+  EXPECT_EQ(both.at("rope_parameters").at("full_attention").at("rope_type"), "linear");
+  json["rope_theta"] = 10000.0;
+  EXPECT_THAT(error_of(json), HasSubstr("the same rope_theta"));
+  json.erase("rope_theta");
+  EXPECT_THAT(error_of(json), HasSubstr("\"rope_theta\""));
+}
+
 TEST(DecoderFamilies, GraniteHasMultipliers) {
   Json json = small("granite");
   EXPECT_EQ(parsed(json).attention_scale, 1);

@@ -29,6 +29,7 @@ LORA = {
     "qwen2": {"r": 2, "lora_alpha": 2, "target_modules": "all-linear"},
     "mistral": {"r": 4, "lora_alpha": 8, "target_modules": ["k_proj"], "modules_to_save": ["lm_head"]},
     "olmo2": {"r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "o_proj", "gate_proj"]},
+    "olmo3": {"r": 2, "lora_alpha": 3, "target_modules": ["v_proj", "o_proj", "down_proj"]},
     "granite": {"r": 2, "lora_alpha": 40, "target_modules": "all-linear"},
     "smollm3": {"r": 4, "lora_alpha": 80, "target_modules": ["k_proj", "up_proj"]},
     "gemma3": {"r": 3, "lora_alpha": 5, "target_modules": "all-linear"},

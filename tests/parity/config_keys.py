@@ -55,6 +55,7 @@ MODELS = {
     "gemma2 with biases": {"head_dim": 12, "sliding_window": 7, "query_pre_attn_scalar": 10, "attention_bias": True},
     "olmo2": {},
     "olmo2 with biases": {"attention_bias": True},
+    "olmo3": {"sliding_window": 7, "layer_types": GEMMA3["layer_types"], "rope_theta": 500000.0},
     "granite": GRANITE,
     "granite with biases": {**GRANITE, "attention_bias": True, "mlp_bias": True},
     "smollm3": {"no_rope_layers": [1, 0, 1], "tie_word_embeddings": True},

@@ -79,6 +79,13 @@ FAMILIES = {
         "final_logit_softcapping": 3.0,
     },
     "olmo2": {"model_type": "olmo2"},
+    "olmo3": {
+        "model_type": "olmo3",
+        "sliding_window": 7,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        "rope_theta": 500000.0,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+    },
     "granite": {
         "model_type": "granite",
         "embedding_multiplier": 3.0,
