@@ -1,4 +1,4 @@
-"""Python interface of Hearth, a native trainer of neural networks.
+"""Python interface of Hearth, a native program that trains neural networks.
 
     import hearth_train as hearth
 
@@ -6,8 +6,8 @@
     print(run.metrics())                                   # loss and validation metrics by step
     print(hearth.load(run).predict(["IMAGE.png"]))         # predicts with the best weights
 
-The trainer is a separate process: if Python exits or crashes, training continues. The package needs the program `hearth`: the one that
-the wheel installs, the one that the environment variable HEARTH_PROGRAM names, or the one in PATH.
+Training runs in a separate process: if Python exits or crashes, training continues. The package uses the program whose path is in the
+environment variable HEARTH_PROGRAM, otherwise the program that the wheel installed, otherwise `hearth` in PATH.
 """
 
 from . import datasets

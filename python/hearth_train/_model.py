@@ -1,4 +1,4 @@
-"""Trained models: predictions, generated texts and generated images."""
+"""Use of trained models: predictions, generated texts and generated images."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Prediction(NamedTuple):
 
     @property
     def label(self) -> Optional[str]:
-        """The most probable or most frequent class; None for detectors."""
+        """Most probable class, or most frequent class of a mask; None for detectors."""
         return next(iter(self.classes), None)
 
 
@@ -55,12 +55,12 @@ class Model:
         self._num_images = 0
 
     def predict(self, images: Iterable[Image]) -> List[Prediction]:
-        """Predicts each image: a path, or an array of bytes (uint8) [height, width] or [height, width, 3].
+        """Returns a prediction for each image: a path, or an array of bytes (uint8) [height, width] or [height, width, 3].
 
-        Raises HearthError for a file that is no image or a model that does not predict from images.
+        Raises HearthError if a file is not an image, or if the model does not classify images, detect objects or segment images.
         """
         if isinstance(images, (str, os.PathLike)) or len(getattr(images, "shape", (0,) * 4)) != 4:
-            raise TypeError("expected a list of images or an array [number, height, width, channels]; write predict([image])")
+            raise TypeError("predict() takes a list of images or an array [number, height, width, channels]; write predict([image])")
         return [self._predict(image) for image in images]
 
     @overload
@@ -70,7 +70,7 @@ class Model:
     def generate(self, prompts: Sequence[str], **options: Any) -> List[str]: ...
 
     def generate(self, prompts: Union[str, Sequence[str]], **options: Any) -> Union[str, List[str]]:
-        """Continues a text, or each of several texts, with a language model.
+        """Returns the continuation of a text, or of each text in a list, by a language model.
 
         `options`: max_tokens, temperature (0: greedy), top_k, top_p, repetition_penalty, stop (a list of texts) and seed.
         """
@@ -79,9 +79,9 @@ class Model:
         return [self._text({"prompt": prompt, **options}) for prompt in prompts]
 
     def chat(self, messages: Union[str, Sequence[Mapping[str, Any]]], **options: Any) -> str:
-        """Returns the answer of a chat model to messages {"role": ..., "content": ...}, or to a text from the user.
+        """Returns the answer of a chat model to a list of messages {"role": ..., "content": ...}, or to one text of the user.
 
-        `options` are those of generate().
+        `options`: as for generate().
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
@@ -98,10 +98,9 @@ class Model:
         count: int = 1,
         seed: int = 0,
     ) -> List[Path]:
-        """Generates images with a diffusion model and returns the paths of their files.
+        """Generates images with a diffusion model and returns the paths of the image files. Each call loads the model.
 
-        `out`: NAME.png or NAME.jpg; several images are named NAME-1.png and so on. `size`: "1024x768", width and height in pixels. Loads
-        the model for each call.
+        `out`: NAME.png or NAME.jpg; several images are named NAME-1.png and so on. `size`: width and height in pixels, as "1024x768".
         """
         arguments = ["generate", str(self.path), *self._overrides, "--json", "--prompt", prompt, "--out", os.fspath(out)]
         for flag, value in (("size", size), ("steps", steps), ("guidance", guidance), ("count", count), ("seed", seed)):
@@ -110,7 +109,7 @@ class Model:
         return [Path(image["file"]) for image in run_json(*arguments)["images"]]
 
     def close(self) -> None:
-        """Ends the processes of the model and deletes their files."""
+        """Ends the processes of the model and deletes its temporary files."""
         for session in self._sessions.values():
             session.close()
         self._sessions.clear()
@@ -136,11 +135,11 @@ class Model:
                 return self._predict(file)
             finally:
                 file.unlink()
-        found = self._session("predict").ask({"image": os.fspath(image)})
+        response = self._session("predict").ask({"image": os.fspath(image)})
         return Prediction(
-            classes={one["name"]: one.get("probability", one.get("fraction")) for one in found.get("classes", [])},
-            boxes=[Box(**box) for box in found.get("boxes", [])],
-            mask=_mask(base64.b64decode(found["mask"])) if "mask" in found else None,
+            classes={item["name"]: item.get("probability", item.get("fraction")) for item in response.get("classes", [])},
+            boxes=[Box(**box) for box in response.get("boxes", [])],
+            mask=_mask(base64.b64decode(response["mask"])) if "mask" in response else None,
         )
 
     def _text(self, request: Mapping[str, Any]) -> str:
@@ -149,7 +148,7 @@ class Model:
 
 
 class _Session:
-    """A process that answers JSON requests, one per line. It ends with this process, because its standard input ends."""
+    """A process that answers JSON requests, one per line. It ends when this process ends, because its standard input is then closed."""
 
     def __init__(self, arguments: List[str]) -> None:
         self._errors = tempfile.TemporaryFile()
@@ -205,8 +204,9 @@ def _mask(png: bytes) -> Any:
 
 
 def load(path: PathLike, **values: Any) -> Model:
-    """Opens a trained model: a Run or run folder (best weights, or last ones if it has no best), a model folder or an adapter.
+    """Opens a trained model: a Run, a run folder, a model folder or an adapter. The first request loads the weights.
 
-    `values`: keys of the recipe to change, such as device="gpu". The first request loads the weights.
+    A run is opened with its best weights, or with its last weights if it has no best ones. `values`: keys of the recipe to change, such
+    as device="gpu".
     """
     return Model(path, **values)
