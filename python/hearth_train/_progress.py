@@ -9,28 +9,28 @@ _BAR_CELLS = 30
 
 
 def _is_notebook() -> bool:
-    """True in the kernel of a notebook, whose output is not a terminal but understands carriage returns."""
+    """Returns True in the kernel of a notebook, whose output is not a terminal but supports carriage returns."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def shows_progress() -> bool:
-    """True if progress can be shown in place: standard error is a terminal, or this is a notebook."""
+    """Returns True if a line can be updated in place: standard error is a terminal, or Python runs in a notebook."""
     return sys.stderr.isatty() or _is_notebook()
 
 
 class Progress:
-    """A line that is updated in place: percentage, step, loss, speed and remaining time. Evaluations and events become lines above it."""
+    """A line with percentage, step, loss, speed and remaining time, updated in place. Evaluations and events are printed above it."""
 
     def __init__(self) -> None:
-        # Notebooks color standard error as an error.
+        # Notebooks show standard error on the background color of errors.
         self._stream: TextIO = sys.stdout if _is_notebook() else sys.stderr
         self._first_row: Dict[str, Any] = {}
         self._width = 0
 
     def show(self, row: Dict[str, Any]) -> None:
-        """Shows a record of the log: of a step, an evaluation or an event."""
+        """Shows a record of the log: a step, an evaluation or an event."""
         if "event" in row:
             self._put_line(f"step {row['step']}: {row['event']}")
         elif "loss" in row:
@@ -40,7 +40,7 @@ class Progress:
             self._put_line(f"step {row['step']}: {values}{', the best so far' if row.get('best') else ''}")
 
     def close(self) -> None:
-        """Ends the line."""
+        """Ends the current line."""
         if self._width > 0:
             self._stream.write("\n")
             self._stream.flush()
@@ -49,10 +49,10 @@ class Progress:
     def _bar(self, row: Dict[str, Any]) -> str:
         step, total = row["step"], row["total_steps"]
         self._first_row = self._first_row or row
-        done = step / max(total, 1)
-        cells = "#" * int(done * _BAR_CELLS)
+        fraction = step / max(total, 1)
+        cells = "#" * int(fraction * _BAR_CELLS)
         loss = "skipped" if row["loss"] is None else f"{row['loss']:.4f}"
-        text = f"{100 * done:5.1f}% [{cells:<{_BAR_CELLS}}] {step}/{total}  loss {loss}"
+        text = f"{100 * fraction:5.1f}% [{cells:<{_BAR_CELLS}}] {step}/{total}  loss {loss}"
         seconds_passed = row["elapsed_time"] - self._first_row["elapsed_time"]
         if seconds_passed > 0:
             rate = (step - self._first_row["step"]) / seconds_passed

@@ -1,4 +1,4 @@
-"""Runs: starting, following, stopping and resuming a training process."""
+"""Functions and a class that start, follow, stop and resume runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.1
 class Run:
     """A run folder, and the process that trains in it, if there is one.
 
-    `Run("runs/demo")` opens a run that this or another process has started, also while it trains.
+    `Run("runs/demo")` opens a run that this process or another one has started. It may still be training.
     """
 
     def __init__(self, folder: PathLike) -> None:
@@ -48,14 +48,14 @@ class Run:
 
     @property
     def log(self) -> Path:
-        """Path of the log, which has a JSON object per line."""
+        """Path of the log, a file with a JSON object per line."""
         return self.folder / LOG_FILE
 
     @property
     def state(self) -> str:
         """State of the run: "running", "done", "stopped" (resume() continues it) or "failed" (wait() raises the error).
 
-        A run of another process that has ended is "done" if its log reaches the last step, otherwise "stopped".
+        A run that another process started is, after its end, "done" if the log contains the last step, otherwise "stopped".
         """
         if self._process is not None:
             status = self._process.poll()
@@ -67,29 +67,29 @@ class Run:
 
     @property
     def best(self) -> Path:
-        """Path of the weights with the best evaluation, or of the last weights if no evaluation was the best."""
+        """Path of the weights with the best evaluation, or of the last weights if there are no best ones."""
         best = self.folder / "best.safetensors"
         return best if best.exists() else self.folder / "model.safetensors"
 
     def wait(self, timeout: Optional[float] = None) -> "Run":
-        """Waits until training ends, for at most `timeout` seconds, and returns the run.
+        """Waits until training ends, at most `timeout` seconds, and returns the run.
 
-        Raises HearthError if training failed, TimeoutError if it has not ended, and the exception of a callback.
+        Raises HearthError if training failed, TimeoutError if training has not ended, and the exception that a callback has raised.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.state == "running":
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"{self.folder}: training has not ended within {timeout} s")
+                raise TimeoutError(f"{self.folder}: training has not ended within {timeout} s; call wait() again, or stop()")
             time.sleep(_POLL_SECONDS)
         if self._follower is not None:
             self._follower.join()
         if self._process is not None and self._errors is not None:
             self._errors.seek(0)
-            said = self._errors.read().decode(errors="replace")
+            stderr = self._errors.read().decode(errors="replace")
             self._errors.close()
             self._errors = None
             if self.state == "failed":
-                self._error = error_of(self._process.returncode, said)
+                self._error = error_of(self._process.returncode, stderr)
         if self._callback_error is not None:
             raise self._callback_error
         if self._error is not None:
@@ -97,58 +97,58 @@ class Run:
         return self
 
     def stop(self, timeout: Optional[float] = None) -> "Run":
-        """Ends training after the current step with a checkpoint, from which resume() continues, and waits as wait() does.
+        """Stops training after the current step with a checkpoint, from which resume() continues. Waits for the end, as wait() does.
 
-        Has no effect if training has ended. In a callback, only the request is sent.
+        Has no effect if training has ended. Does not wait in a callback that runs on the background thread of start().
         """
         pid = self._trainer_pid()
         if pid is not None and not self._is_stop_sent:
-            # A second signal would end the trainer without a checkpoint.
+            # A second signal would end the process without a checkpoint.
             self._is_stop_sent = True
             os.kill(pid, signal.SIGINT)
         return self if threading.current_thread() is self._follower else self.wait(timeout)
 
     def metrics(self, frame: Optional[bool] = None) -> Any:
-        """Returns the metrics of the log, one row per step: step, loss, lr, grad_norm, eval_loss, eval_accuracy and so on.
+        """Returns the metrics in the log, one row per step: step, loss, lr, grad_norm, eval_loss, eval_accuracy and so on.
 
-        Returns a pandas DataFrame if `frame` is true, or if it is None and pandas is installed; otherwise a list of dicts.
+        Returns a pandas DataFrame if `frame` is True, or if `frame` is None and pandas is installed; otherwise a list of dicts.
         """
         rows: Dict[int, Record] = {}
         for record in read_log(self.log):
             if "event" not in record:
                 row = _row(record)
                 rows.setdefault(row["step"], {}).update(row)
-        found = [rows[step] for step in sorted(rows)]
+        sorted_rows = [rows[step] for step in sorted(rows)]
         if frame is False:
-            return found
+            return sorted_rows
         try:
             pandas = importlib.import_module("pandas")
         except ImportError:
             if frame:
                 raise
-            return found
-        return pandas.DataFrame(found)
+            return sorted_rows
+        return pandas.DataFrame(sorted_rows)
 
     def events(self) -> List[Record]:
-        """Returns the events of the log, such as rollbacks and restarts: step and event, a sentence."""
+        """Returns the events in the log, such as rollbacks and restarts. Each is a dict with `step` and `event`, a sentence."""
         return [_row(record) for record in read_log(self.log) if "event" in record]
 
     # ------------------------------------------------------------------------------------------------ internal
 
     def _launch(self, arguments: List[str]) -> None:
-        # A file, not a pipe: writing to it does not fail when this process has ended.
+        # Standard error is a file, not a pipe, because writing to a pipe fails after this process has ended.
         self._errors = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             [str(program()), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            # Ctrl-C and the end of a notebook's kernel signal the group of this process.
+            # A new session, because Ctrl-C and the end of a notebook's kernel send signals to the process group of this process.
             start_new_session=True,
         )
 
     def _trainer_pid(self) -> Optional[int]:
-        """Returns the process to signal: the supervisor, or the trainer if it runs without one. None if no process trains."""
+        """Returns the process that receives signals: the supervisor, or the worker if there is no supervisor. None if no process trains."""
         if self._process is not None:
             return self._process.pid if self._process.poll() is None else None
         worker = _lock_owner(self.folder / ".lock")
@@ -165,7 +165,7 @@ class Run:
         """Calls the callbacks until training ends."""
         try:
             while True:
-                # Before reading, so that the last lines are read after the end.
+                # Checked before reading, so that the last lines are read after the run has ended.
                 is_running = self.state == "running"
                 for record in reader.read():
                     row = _row(record)
@@ -196,12 +196,12 @@ class Run:
 
 
 def _row(record: Record) -> Record:
-    """Returns a record of the log with the key "step" in place of "current_steps"."""
+    """Returns a record of the log with the key "current_steps" renamed to "step"."""
     return {"step" if key == "current_steps" else key: value for key, value in record.items()}
 
 
 def _lock_owner(lock: Path) -> Optional[int]:
-    """Returns the process of this host that holds the lock of a run folder; None if there is none."""
+    """Returns the process on this host that holds the lock of a run folder; None if there is no such process."""
     try:
         with open(lock, "rb") as file:
             owner = re.match(r"process (\d+) on (.*)", file.read().decode(errors="replace"))
@@ -215,7 +215,7 @@ def _lock_owner(lock: Path) -> Optional[int]:
 
 
 def _default_folder(recipe: str) -> Path:
-    """Returns the folder that the program would choose: runs/NAME, or runs/NAME-2 and so on if that exists."""
+    """Returns the default run folder of the program: runs/NAME, or runs/NAME-2 and so on if that folder exists."""
     base = f"runs/{Path(recipe).stem}"
     folder, number = Path(base), 2
     while folder.exists():
@@ -232,14 +232,15 @@ def start(
     on_event: Optional[Callback] = None,
     **values: Any,
 ) -> Run:
-    """Starts training in a separate process and returns the run at once.
+    """Starts training in a separate process and returns the run immediately.
 
     `recipe`: name of a built-in recipe ("demo"), a recipe file, or data (a folder or a file), for which the program chooses a recipe.
-    `out`: run folder (default: runs/NAME). `values`: keys of the recipe; train={"steps": 9} and **{"train.steps": 9} are the same.
+    `out`: run folder (default: runs/NAME). `values`: keys of the recipe; train={"steps": 9} and **{"train.steps": 9} are equivalent.
 
-    The callbacks are called as callback(run, record) on a background thread: on_step after each update with step, loss, lr and
-    grad_norm; on_evaluation with eval_loss and the metrics; on_event with a sentence. If a callback raises an exception, training
-    stops and wait() raises it. Mistakes in the arguments are raised by wait(), too.
+    A background thread calls the callbacks as callback(run, record). The record of on_step, which is called after each update, contains
+    step, loss, lr and grad_norm; the record of on_evaluation contains eval_loss and the metrics; the record of on_event contains event, a
+    sentence. If a callback raises an exception, training stops, and wait() raises the exception. wait() also raises HearthError if
+    an argument is wrong.
     """
     name = os.fspath(recipe)
     folder = Path(out) if out is not None else _default_folder(name)
@@ -257,11 +258,11 @@ def train(
     on_event: Optional[Callback] = None,
     **values: Any,
 ) -> Run:
-    """Trains and returns the run when training has ended. Raises HearthError if it fails.
+    """Trains, and returns the run when training has ended. Raises HearthError if training fails.
 
-    The arguments are those of start(). `progress`: true to show a progress bar (default: on a terminal and in a notebook). Callbacks
-    are called on the calling thread. Ctrl-C, the interruption of a notebook, or an exception of a callback stops training after the
-    current step with a checkpoint, from which resume() continues.
+    Arguments as for start(). `progress`: True to show a progress bar (default: on a terminal and in a notebook). The callbacks are called on
+    the calling thread. Ctrl-C, the interruption of a notebook cell, or an exception in a callback stops training after the current step
+    with a checkpoint, from which resume() continues.
     """
     run = start(recipe, out=out, **values)
     return _followed(run, LogReader(run.log), {"step": on_step, "evaluation": on_evaluation, "event": on_event}, progress)
@@ -277,9 +278,10 @@ def resume(
     on_event: Optional[Callback] = None,
     **values: Any,
 ) -> Run:
-    """Continues a run from its newest complete checkpoint, as train() does, or as start() does if `wait` is false.
+    """Continues a run from its newest complete checkpoint.
 
-    `run`: run folder or Run. `values`: keys of the recipe to change, such as **{"train.epochs": 9}.
+    Returns when training has ended, as train() does; if `wait` is False, returns immediately, as start() does. `run`: run folder or Run.
+    `values`: keys of the recipe to change, such as **{"train.epochs": 9}.
     """
     folder = Path(run)
     arguments = ["resume", str(folder), *overrides(values)]
