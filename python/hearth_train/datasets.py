@@ -1,4 +1,4 @@
-"""Writers of datasets in the layouts that the program reads."""
+"""Functions that write datasets in layouts that the program reads."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def write_jsonl(path: PathLike, records: Iterable[Mapping[str, Any]]) -> int:
 def write_image_folder(folder: PathLike, samples: Iterable[Tuple[Image, str]], split: str = "train") -> Dict[str, int]:
     """Writes images to FOLDER/SPLIT/LABEL/NUMBER.png and returns the number of images of each label.
 
-    `samples`: pairs of an image (a path, which is copied, or an array of bytes [height, width] or [height, width, 3]) and its label.
-    `split`: "train", or "test" for the images that evaluations use.
+    `samples`: pairs of an image and its label. An image is the path of a file, which is copied, or an array of bytes [height, width] or
+    [height, width, 3]. `split`: "train" for training images, "test" for evaluation images.
     """
     counts: Dict[str, int] = {}
     for image, label in samples:
         if not label or label in (".", "..") or "/" in label or "\0" in label:
-            raise ValueError(f"expected a label that can be the name of a folder, got '{label}'")
+            raise ValueError(f"the label '{label}' cannot be the name of a folder; use a label without '/' that is not empty, '.' or '..'")
         number = counts.get(label, 0)
         target = Path(folder, split, label)
         target.mkdir(parents=True, exist_ok=True)

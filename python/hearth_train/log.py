@@ -14,21 +14,21 @@ LOG_FILE = "trainer_log.jsonl"
 
 
 class LogReader:
-    """Reads the lines of a log that were added since the last call, also while a run is writing it.
+    """Reads the lines that were added to a log since the last call. The run may still be writing the log.
 
-    A run that resumes replaces its log by the lines up to its checkpoint. The reader then continues after the last line that both have
-    in common, so that no line is returned twice unless the run has computed it again.
+    A run that resumes replaces its log by the lines up to its checkpoint. The reader then continues after the last line that the old and
+    the new log have in common, so that no line is returned twice unless the run has computed it again.
     """
 
     def __init__(self, path: PathLike) -> None:
         self._path = path
         self._file: Optional[BinaryIO] = None
-        self._part = b""
-        self._hashes = array("q")  # of all lines that were returned
-        self._num_common = 0  # lines of the open file that were compared with _hashes
+        self._part = b""  # start of a line whose end is not written yet
+        self._hashes = array("q")  # hashes of all lines that were returned
+        self._num_common = 0  # number of lines of the open file that were compared with _hashes
 
     def read(self) -> List[Dict[str, Any]]:
-        """Returns the new records in order. Empty if there is no log yet or no new line."""
+        """Returns the new records in order; an empty list if there is no log yet or no new line."""
         if not self._is_current():
             self._open()
         if self._file is None:
@@ -37,7 +37,7 @@ class LogReader:
         return [record for line in lines if self._is_new(line) and (record := _record(line)) is not None]
 
     def close(self) -> None:
-        """Closes the file. A later read() opens it again."""
+        """Closes the log. A later read() opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -70,7 +70,7 @@ class LogReader:
 
 
 def read_log(path: PathLike) -> List[Dict[str, Any]]:
-    """Returns all records of a log. Empty if there is no log."""
+    """Returns all records of a log; an empty list if there is no log."""
     reader = LogReader(path)
     try:
         return reader.read()
@@ -79,7 +79,7 @@ def read_log(path: PathLike) -> List[Dict[str, Any]]:
 
 
 def _record(line: bytes) -> Optional[Dict[str, Any]]:
-    """Returns the object of a line; None if the line is not one, as after a crash."""
+    """Returns the record in a line; None if the line is damaged, for example after a crash, or contains no record."""
     try:
         record = json.loads(line)
     except ValueError:
