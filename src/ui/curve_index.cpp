@@ -14,10 +14,10 @@ namespace {
 constexpr size_t kMaxCurves = 256;
 constexpr size_t kMaxEvents = 2000;
 constexpr size_t kMaxEventBytes = 600;
-/// Distance of the byte offsets that are kept, and the max size of a part of the log that is read again.
+/// Min distance in bytes of stored line offsets, and max bytes of the log that are read again.
 constexpr int64_t kOffsetStride = 256 << 10;
 constexpr int64_t kMaxRereadBytes = 64 << 20;
-/// Min elapsed time of a point of steps_per_second. Elapsed times are logged in milliseconds.
+/// Min elapsed time between two points of steps_per_second. Elapsed times are logged in milliseconds.
 constexpr double kMinTimedSeconds = 0.25;
 constexpr const char* kThroughput = "steps_per_second";
 

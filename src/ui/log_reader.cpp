@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kChunkBytes = 1 << 20;
 
-/// A log file that is open for reading; not open if it is missing or no regular file.
+/// A log file that is open for reading, unless it is missing or not a regular file.
 class OpenLog {
  public:
   explicit OpenLog(const fs::path& path)
