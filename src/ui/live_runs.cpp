@@ -12,7 +12,7 @@ namespace hearth::ui {
 namespace {
 
 constexpr size_t kMaxIndexes = 24;
-constexpr int64_t kIndexedBytes = 32 << 20;
+constexpr int64_t kMaxIndexedBytes = 32 << 20;  // per call
 
 std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -52,7 +52,7 @@ std::string changes_json(const std::vector<std::string>& summaries, const std::v
 
 }  // namespace
 
-/// A run: its reader, which the thread of refresh() uses, and its last published summary.
+/// A run: its reader, which only the thread of refresh() uses, and its last summary.
 struct LiveRuns::Entry {
   Entry(fs::path folder, std::string name) : reader(std::move(folder), std::move(name)) {}
   RunReader reader;
@@ -144,7 +144,7 @@ std::optional<std::string> LiveRuns::curves(const std::string& name, StepRange r
   if (open == nullptr) return std::nullopt;
   const std::lock_guard lock(open->mutex);
   CurveIndex& index = open->index;
-  const bool is_complete = !index.read_more(kIndexedBytes);
+  const bool is_complete = !index.read_more(kMaxIndexedBytes);
   std::string json = fmt::format("{{\"run\":{},\"version\":{},\"complete\":{},\"curves\":{{", json_text(name),
                                  index.version(), is_complete);
   for (const auto& [key, curve] : index.curves(range, max_points)) {

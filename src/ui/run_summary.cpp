@@ -21,10 +21,11 @@ namespace {
 constexpr size_t kMaxRuns = 5000;
 constexpr size_t kMaxSparkPoints = 64;
 constexpr size_t kMaxTextBytes = 300;
-/// Time without a log line after which a run counts as ended if its process cannot be seen from here.
-constexpr double kMinSilenceSeconds = 60, kSilentSteps = 20;
+/// A run whose process is on another machine counts as ended if its last log line is older than both limits,
+/// in seconds and in steps.
+constexpr double kMinSilenceSeconds = 60, kMinSilentSteps = 20;
 
-/// Returns the time when a file was last written; the epoch of the clock if there is no regular file.
+/// Returns the modification time of a file; the epoch of the clock if there is no regular file.
 fs::file_time_type written_at(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(fs::symlink_status(path, error))) return {};
@@ -50,7 +51,7 @@ int64_t newest_checkpoint(const fs::path& run) {
   return newest;
 }
 
-/// Returns every n-th loss, so that at most kMaxSparkPoints are left, and the last one.
+/// Returns every n-th loss, including the last one, so that at most kMaxSparkPoints are left.
 std::vector<double> thinned(const std::vector<double>& losses) {
   const size_t stride = losses.size() / kMaxSparkPoints + 1;
   std::vector<double> out;
@@ -157,7 +158,7 @@ RunState RunReader::find_state() {
   const io::LockOwner owner = io::find_lock_owner(folder_);
   const double silence_seconds = unix_seconds(fs::file_time_type::clock::now()) - summary_.logged_at;
   const bool is_silent =
-      silence_seconds > std::max(kMinSilenceSeconds, kSilentSteps * summary_.seconds_per_step);
+      silence_seconds > std::max(kMinSilenceSeconds, kMinSilentSteps * summary_.seconds_per_step);
   const bool is_done = summary_.total_steps > 0 && summary_.step >= summary_.total_steps;
   if (owner.presence == io::LockOwner::Presence::alive ||
       (owner.presence == io::LockOwner::Presence::unknown && !is_silent && !is_done)) {

@@ -9,13 +9,13 @@
 
 namespace hearth::ui {
 
-/// An image that an evaluation has generated: samples/step-STEP-NAME.png of a run.
+/// Image that an evaluation has generated, stored as samples/step-STEP-NAME.png in the run folder.
 struct SampleImage {
   int64_t step = 0;
   std::string name;
 };
 
-/// Lists the generated images of a run, by name and step. At most 20,000. Links are not followed.
+/// Returns at most 20,000 generated images of a run, sorted by name and step. Skips symbolic links.
 std::vector<SampleImage> list_samples(const fs::path& run);
 
 /// Returns the bytes of a PNG file of list_samples(); nullopt if there is no such image.
