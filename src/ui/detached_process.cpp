@@ -39,7 +39,7 @@ DetachedProcess::DetachedProcess(const std::string& program, const std::vector<s
   const int fault = posix_spawn(&process_, program.c_str(), &files, &attributes, words.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
-  if (fault != 0) user_error("cannot start {}: {}", program, std::strerror(fault));
+  if (fault != 0) user_error("cannot start {}: {}; check the file", program, std::strerror(fault));
 }
 
 std::optional<int> DetachedProcess::status() const {

@@ -10,17 +10,17 @@
 
 namespace hearth::ui {
 
-/// A process that continues when this one ends: it has a separate session, no input, and a file for its
-/// output.
+/// A process that keeps running when this process ends. It has a separate session and no input, and writes
+/// its output to a file.
 class DetachedProcess {
  public:
-  /// Starts a program with arguments and overwrites `output`. Throws a UserError on failure, and if `output`
-  /// is a symbolic link.
+  /// Starts a program with arguments. Replaces the contents of `output` by the output of the program. Throws
+  /// a UserError if the program cannot be started, or if `output` is a symbolic link.
   DetachedProcess(const std::string& program, const std::vector<std::string>& arguments, fs::path output);
 
-  /// Returns its exit status once it has ended, 128 + N after signal N; nullopt while it runs. Does not wait.
+  /// Returns the exit status, or 128 + N after signal N; nullopt while the process runs. Does not wait.
   std::optional<int> status() const;
-  /// Returns the last line of the output, or why it cannot be read.
+  /// Returns the last line of the output, or the reason why the output cannot be read.
   std::string last_line() const;
 
  private:

@@ -33,11 +33,12 @@ constexpr int kInterrupted = 130;
 constexpr size_t kMaxPoints = 2000, kDefaultPoints = 400;
 constexpr int64_t kMaxReportBytes = 256 << 20, kMaxPlanBytes = 1 << 20;
 
-/// The page may show reports of this server in a frame.
+/// Content-Security-Policy of the page, which may show reports of this server in a frame.
 constexpr const char* kPagePolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// Reports are files that anyone may have written: without scripts, forms, links and requests.
+/// Content-Security-Policy of reports. Anyone may have written these files, so scripts, forms, links and
+/// requests are disabled.
 constexpr const char* kReportPolicy =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'self'";
 
@@ -45,7 +46,8 @@ std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::e
 
 std::string query(const Exchange& exchange, std::string_view name) {
   const std::string* value = exchange->request().query_value(name);
-  if (value == nullptr) throw HttpFault{400, fmt::format("expected the parameter {}", name)};
+  if (value == nullptr)
+    throw HttpFault{400, fmt::format("the URL has no parameter '{0}'; append {0}=VALUE", name)};
   return *value;
 }
 
@@ -55,7 +57,8 @@ int64_t number(const Exchange& exchange, std::string_view name, int64_t if_missi
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc() || end != text->data() + text->size() || value < 0)
-    throw HttpFault{400, fmt::format("expected a number of 0 or more for {}, got '{}'", name, *text)};
+    throw HttpFault{400,
+                    fmt::format("the parameter {} is '{}'; set it to an integer of at least 0", name, *text)};
   return value;
 }
 
@@ -64,7 +67,7 @@ bool is_regular(const fs::path& file) {
   return fs::is_regular_file(fs::symlink_status(file, error));
 }
 
-/// Returns the object in plan.json of a run; null if there is none.
+/// Returns the contents of plan.json of a run; null if the file is missing or contains no object.
 Json read_plan(const fs::path& run) {
   const fs::path file = run / io::kPlanFile;
   if (!is_regular(file)) return nullptr;
@@ -72,7 +75,7 @@ Json read_plan(const fs::path& run) {
   return plan && plan->is_object() ? *plan : Json(nullptr);
 }
 
-/// Returns the parts of a run that only change with evaluations: recipe, steps of samples by name, plan.
+/// Returns parts of a run that rarely change as JSON: recipe, steps of generated images by name, plan.
 std::string details_of(const fs::path& run) {
   Json samples = Json::object();
   for (const SampleImage& image : list_samples(run)) samples[image.name].push_back(image.step);
@@ -110,7 +113,8 @@ UiServer::~UiServer() {
 fs::path UiServer::folder_of(const Exchange& exchange) const {
   const std::string name = query(exchange, "run");
   const std::optional<fs::path> folder = runs_.folder_of(name);
-  if (!folder) throw HttpFault{404, fmt::format("there is no run '{}' in this folder", name)};
+  if (!folder)
+    throw HttpFault{404, fmt::format("there is no run '{}'; reload the page to update the list", name)};
   return *folder;
 }
 
@@ -139,28 +143,28 @@ void UiServer::add_routes() {
   });
   server_.on("GET", "/api/sample", [this](const Exchange& exchange) {
     auto png = read_sample(folder_of(exchange), number(exchange, "step", 0), query(exchange, "name"));
-    if (!png) throw HttpFault{404, "there is no such image"};
+    if (!png) throw HttpFault{404, "there is no such image; reload the page"};
     exchange->reply(
         {.type = "image/png", .body = std::move(*png), .headers = {{"Cache-Control", "max-age=3600"}}});
   });
   server_.on("GET", "/api/report", [this](const Exchange& exchange) {
     const fs::path report = folder_of(exchange) / io::kReportFile;
-    if (!is_regular(report)) throw HttpFault{404, "this run has no report yet"};
+    if (!is_regular(report)) throw HttpFault{404, "this run has no report; a run writes it when it ends"};
     exchange->reply({.type = "text/html; charset=utf-8",
                      .body = read_file(report, kMaxReportBytes),
                      .headers = {{"Content-Security-Policy", kReportPolicy}}});
   });
-  const auto request = [this](io::RunRequest what) {
-    return [this, what](const Exchange& exchange) {
+  const auto handle = [this](io::RunRequest request) {
+    return [this, request](const Exchange& exchange) {
       const fs::path folder = folder_of(exchange);
       if (runs_.state_of(query(exchange, "run")) != RunState::running)
-        throw HttpFault{409, "this run is not running"};
-      io::send_request(folder, what);
+        throw HttpFault{409, "this run is not running; reload the page to update its state"};
+      io::send_request(folder, request);
       exchange->reply({.body = "{}"});
     };
   };
-  server_.on("POST", "/api/stop", request(io::RunRequest::stop));
-  server_.on("POST", "/api/checkpoint", request(io::RunRequest::checkpoint));
+  server_.on("POST", "/api/stop", handle(io::RunRequest::stop));
+  server_.on("POST", "/api/checkpoint", handle(io::RunRequest::checkpoint));
   server_.on("POST", "/api/continue", [this](const Exchange& exchange) { continue_run(exchange); });
 }
 
@@ -171,7 +175,7 @@ void UiServer::continue_run(const Exchange& exchange) {
   const bool is_starting = std::ranges::find(continued_, name, &Continued::name) != continued_.end();
   const std::optional<RunState> state = runs_.state_of(name);
   if (program_.empty() || is_starting || (state != RunState::stopped && state != RunState::crashed))
-    throw HttpFault{409, "this run cannot be continued now"};
+    throw HttpFault{409, "only a stopped or crashed run can be continued; wait until its state has changed"};
   continued_.push_back({name, DetachedProcess(program_, {"resume", folder.string()}, folder / "resume.log")});
   exchange->reply({.body = "{}"});
 }
@@ -186,7 +190,7 @@ void UiServer::send_updates(const Exchange& exchange) {
   changed_.notify_all();
 }
 
-/// Sends an event to all open pages, and forgets the closed ones. The caller has locked mutex_.
+/// Sends an event to all open pages and removes closed pages from followers_. The caller has locked mutex_.
 void UiServer::send(std::string_view event, std::string_view json) {
   const std::string text = fmt::format("event: {}\ndata: {}\n\n", event, json);
   std::erase_if(followers_, [&](const Exchange& follower) { return !follower->write(text); });
@@ -213,7 +217,7 @@ void UiServer::follow_runs() {
     });
     if (followers_.empty() && continued_.empty()) {
       changed_.wait(lock, [&] { return is_ending_ || !new_followers_.empty(); });
-      i = -1;  // the next refresh looks at all runs
+      i = -1;  // the next refresh reads all runs
     } else {
       changed_.wait_for(lock, kRefresh, [&] { return is_ending_ || !new_followers_.empty(); });
     }

@@ -15,7 +15,7 @@ namespace hearth::ui {
 /// Server of the live page of a folder of runs. Listens from construction to destruction.
 class UiServer {
  public:
-  /// `program`: command that continues runs, the path of hearth; empty: the page cannot continue runs.
+  /// `program`: path of hearth, which continues runs; empty: the page cannot continue runs.
   UiServer(const fs::path& root, std::string program, net::HttpServerOptions options);
   ~UiServer();
   UiServer(const UiServer&) = delete;
@@ -25,14 +25,14 @@ class UiServer {
   std::string url() const { return server_.url(); }
 
  private:
-  /// A run that the page has continued, until its process ends.
+  /// A run that was continued from the page and whose process has not ended yet.
   struct Continued {
     std::string name;
     DetachedProcess process;
   };
 
   void add_routes();
-  /// Returns the folder of the run in the query. Throws HttpFault if there is none.
+  /// Returns the folder of the run that the query names. Throws HttpFault if there is no such run.
   fs::path folder_of(const net::Exchange& exchange) const;
   void continue_run(const net::Exchange& exchange);
   void send_updates(const net::Exchange& exchange);
@@ -45,7 +45,7 @@ class UiServer {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<net::Exchange> followers_;      ///< open streams of updates
-  std::vector<net::Exchange> new_followers_;  ///< streams that get all runs at the next refresh
+  std::vector<net::Exchange> new_followers_;  ///< streams that receive all runs at the next refresh
   std::vector<Continued> continued_;
   bool is_ending_ = false;
   std::thread thread_;  ///< refreshes the runs and writes to the followers
