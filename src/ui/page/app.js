@@ -1,19 +1,19 @@
-// The live page: list of runs, selection, updates by server-sent events, and the summary of a run.
+// The live page: the list of runs, the selection, updates by server-sent events, and the summary of a run.
 import {axisNumber, color, count, duration, element, fetchJson, number, numColors} from "/dom.js";
 import {views} from "/views.js";
 
 const byId = id => document.getElementById(id);
-const runs = new Map();      // name -> summary, as the server sends it
+const runs = new Map();      // name -> summary from the server
 const rows = new Map();      // name -> row of the list
 const state = {selected: [], tab: "curves", canContinue: false, pending: new Map()};
 
 function message(text, isBad) {
-  const shown = element("div", {class: isBad ? "message bad" : "message"}, text);
-  byId("messages").append(shown);
-  setTimeout(() => shown.remove(), isBad ? 20000 : 6000);
+  const node = element("div", {class: isBad ? "message bad" : "message"}, text);
+  byId("messages").append(node);
+  setTimeout(() => node.remove(), isBad ? 20000 : 6000);
 }
 
-// Selection. The first selected run is the focused one; its details are shown. The address keeps it.
+// Selection. The page shows details of the first selected run, the focused run. The fragment of the URL stores the selection.
 
 const focused = () => runs.get(state.selected[0]);
 const colorOf = name => Math.max(0, state.selected.indexOf(name));
@@ -43,7 +43,7 @@ function toggle(name) {
   else if (state.selected.length < numColors) select([...state.selected, name]);
   else {
     markRow(name);
-    message(`At most ${numColors} runs are compared; clear one first.`, true);
+    message(`At most ${numColors} runs can be compared; clear the box of another run first.`, true);
   }
 }
 
@@ -135,7 +135,7 @@ async function act(path, run, done) {
 }
 
 function askToStop(run) {
-  byId("question").textContent = `Stop ${run.name}? It saves a checkpoint after the current step and can be continued later.`;
+  byId("question").textContent = `Stop ${run.name}? The run saves a checkpoint after the current step, and you can continue it later.`;
   const dialog = byId("confirm");
   dialog.returnValue = "no";
   dialog.onclose = () => {
@@ -159,8 +159,8 @@ function actionsOf(run) {
 function noteOf(run) {
   const silence = Date.now() / 1000 - run.logged_at;
   if (run.state === "crashed" && run.total)
-    return `Its process is gone; the last line of the log is ${duration(silence)} old.` + (run.checkpoint >= 0 ? ` The newest checkpoint is of step ${run.checkpoint}.` : " There is no checkpoint.") + (run.event ? ` Last event: ${run.event}` : "");
-  if (run.state === "running" && run.total && silence > Math.max(60, 20 * run.step_seconds)) return `Nothing was logged for ${duration(silence)}.`;
+    return `The process of this run has ended; the last line of the log is ${duration(silence)} old.` + (run.checkpoint >= 0 ? ` The newest checkpoint is of step ${run.checkpoint}.` : " There is no checkpoint, so the run must be started again.") + (run.event ? ` Last event: ${run.event}` : "");
+  if (run.state === "running" && run.total && silence > Math.max(60, 20 * run.step_seconds)) return `The run has written no log line for ${duration(silence)}.`;
   return run.event ? `Last event: ${run.event}` : "";
 }
 
@@ -206,7 +206,7 @@ function showView() {
     view.tab = state.tab;
   }
   if (selected.length) view.show(selected, colorOf);
-  else byId("view").replaceChildren(element("div", {class: "empty"}, runs.size ? "Select one or more runs in the list." : element("span", {}, "Start one with ", element("code", {}, "hearth train demo"), "; it appears here.")));
+  else byId("view").replaceChildren(element("div", {class: "empty"}, runs.size ? "Select one or more runs in the list." : element("span", {}, "Start a run with ", element("code", {}, "hearth train demo"), "; it then appears here.")));
   view.isReusable = selected.length > 0 && view.isReusable !== false;
 }
 
@@ -255,7 +255,7 @@ function connect() {
   source.addEventListener("runs", event => takeRuns(JSON.parse(event.data)));
   source.addEventListener("message", event => message(JSON.parse(event.data).text, true));
   source.onerror = () => {
-    status.textContent = "no connection; is hearth ui still running?";
+    status.textContent = "no connection; if hearth ui has ended, start it again";
     status.className = "lost";
     if (source.readyState === EventSource.CLOSED) setTimeout(connect, 3000);
   };

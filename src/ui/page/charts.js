@@ -1,13 +1,13 @@
-// Line charts on a canvas: several curves of downsampled points, with bands from min to max, smoothing, log
-// axes, events, a tooltip and zoom by dragging.
+// Line charts on a canvas: several downsampled curves, with bands from min to max, smoothing, logarithmic axes, events,
+// a tooltip and zoom by dragging.
 
 import {axisNumber, color, element, number, numColors} from "/dom.js";
 
-/// Dash patterns of curves of one color.
+/// Dash patterns that distinguish curves of the same color.
 export const dashes = [[], [6, 4], [2, 3], [9, 3, 2, 3]];
 
-/// Smooths values by an exponential moving average whose start is corrected for bias. Short curves, such as
-/// those of evaluations, are not smoothed.
+/// Smooths values by an exponential moving average with bias correction. Short curves, such as those of
+/// evaluations, are not smoothed.
 function smoothed(values, factor) {
   if (!factor || values.length < 40) return values;
   let sum = 0, weight = 0;
@@ -34,7 +34,7 @@ function ticks(low, high, count, isLog) {
   return at;
 }
 
-/// Returns the limits of the values of an axis. Without a log scale, a few spikes far above the rest are cut off.
+/// Returns the limits of an axis for these values. On a linear axis, a few values far above the others are cut off.
 function limits(values, isLog) {
   const usable = values.filter(value => Number.isFinite(value) && (!isLog || value > 0)).sort((a, b) => a - b);
   if (!usable.length) return isLog ? [0.1, 1] : [0, 1];
@@ -43,11 +43,12 @@ function limits(values, isLog) {
   const bulk = usable[Math.floor((usable.length - 1) * 0.98)];
   if (high - low > 4 * (bulk - low) && bulk > low) high = low + 1.5 * (bulk - low);
   if (low === high) return low === 0 ? [0, 1] : [low - Math.abs(low) * 0.1, low + Math.abs(low) * 0.1];
-  const margin = (high - low) * 0.05;
-  return [low > 0 && low < high / 3 ? 0 : low - margin, high + margin];
+  const padding = (high - low) * 0.05;
+  return [low > 0 && low < high / 3 ? 0 : low - padding, high + padding];
 }
 
-const space = {left: 54, right: 10, top: 8, bottom: 24};
+/// Margins of a chart in pixels.
+const margin = {left: 54, right: 10, top: 8, bottom: 24};
 let tip = null;
 
 function hideTip() {
@@ -61,7 +62,7 @@ function line(index, dash) {
 }
 
 export class Chart {
-  /// `settings`: shared by all charts; {smoothing, logX, logY, range}. `zoom`: called with [first, last].
+  /// `settings`: {smoothing, logX, logY, range}, shared by all charts. `zoom`: called with [first, last], or null to reset.
   constructor(title, unit, settings, zoom) {
     Object.assign(this, {title, unit, settings, zoom, series: [], events: [], hover: null, drag: null});
     this.canvas = element("canvas", {role: "img"});
@@ -74,7 +75,7 @@ export class Chart {
     this.canvas.addEventListener("dblclick", () => this.zoom(null));
   }
 
-  /// Replaces the curves: {name, color, dash, steps, means, mins, maxs}, and the events: {step, text, color}.
+  /// Replaces the curves, {name, color, dash, steps, means, mins, maxs}, and the events, {step, text, color}.
   show(series, events) {
     this.series = series;
     this.events = events;
@@ -84,12 +85,13 @@ export class Chart {
     this.draw();
   }
 
-  place(value, [low, high], from, to, isLog) {
+  /// Maps a value within [low, high] to a pixel within [from, to].
+  pixelOf(value, [low, high], from, to, isLog) {
     const share = isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
     return from + share * (to - from);
   }
-  x(step) { return this.place(step, this.spanX, space.left, this.width - space.right, this.settings.logX); }
-  y(value) { return Math.max(space.top - 3, this.place(value, this.spanY, this.height - space.bottom, space.top, this.settings.logY)); }
+  x(step) { return this.pixelOf(step, this.spanX, margin.left, this.width - margin.right, this.settings.logX); }
+  y(value) { return Math.max(margin.top - 3, this.pixelOf(value, this.spanY, this.height - margin.bottom, margin.top, this.settings.logY)); }
 
   measure() {
     const {logX, logY, range} = this.settings;
@@ -128,7 +130,7 @@ export class Chart {
     this.drawAxes(to, style.getPropertyValue("--line"), style.getPropertyValue("--soft"), style.fontFamily);
     to.save();
     to.beginPath();
-    to.rect(space.left, space.top - 4, this.width - space.left - space.right, this.height - space.top - space.bottom + 5);
+    to.rect(margin.left, margin.top - 4, this.width - margin.left - margin.right, this.height - margin.top - margin.bottom + 5);
     to.clip();
     this.drawEvents(to);
     for (const one of this.series) this.drawCurve(to, one);
@@ -149,15 +151,15 @@ export class Chart {
     for (const value of values) {
       const y = Math.round(this.y(value)) + 0.5;
       to.beginPath();
-      to.moveTo(space.left, y);
-      to.lineTo(this.width - space.right, y);
+      to.moveTo(margin.left, y);
+      to.lineTo(this.width - margin.right, y);
       to.stroke();
-      to.fillText(label(value), space.left - 7, y);
+      to.fillText(label(value), margin.left - 7, y);
     }
     to.textAlign = "center";
     to.textBaseline = "top";
     const at = ticks(...this.spanX, Math.max(3, Math.floor(this.width / 110)), this.settings.logX);
-    for (const value of at) to.fillText(axisNumber(value), Math.min(this.x(value), this.width - 18), this.height - space.bottom + 8);
+    for (const value of at) to.fillText(axisNumber(value), Math.min(this.x(value), this.width - 18), this.height - margin.bottom + 8);
   }
 
   drawEvents(to) {
@@ -168,15 +170,15 @@ export class Chart {
       to.globalAlpha = 0.45;
       to.setLineDash([3, 3]);
       to.beginPath();
-      to.moveTo(x, space.top);
-      to.lineTo(x, this.height - space.bottom);
+      to.moveTo(x, margin.top);
+      to.lineTo(x, this.height - margin.bottom);
       to.stroke();
       to.globalAlpha = 1;
       to.setLineDash([]);
       to.beginPath();
-      to.moveTo(x - 5, space.top - 4);
-      to.lineTo(x + 5, space.top - 4);
-      to.lineTo(x, space.top + 4);
+      to.moveTo(x - 5, margin.top - 4);
+      to.lineTo(x + 5, margin.top - 4);
+      to.lineTo(x, margin.top + 4);
       to.fill();
     }
   }
@@ -229,19 +231,19 @@ export class Chart {
       const from = this.x(this.drag);
       to.globalAlpha = 0.15;
       to.fillStyle = color;
-      to.fillRect(Math.min(from, x), space.top, Math.abs(x - from), this.height - space.top - space.bottom);
+      to.fillRect(Math.min(from, x), margin.top, Math.abs(x - from), this.height - margin.top - margin.bottom);
       to.globalAlpha = 1;
     }
     to.strokeStyle = color;
     to.lineWidth = 1;
     to.beginPath();
-    to.moveTo(x, space.top);
-    to.lineTo(x, this.height - space.bottom);
+    to.moveTo(x, margin.top);
+    to.lineTo(x, this.height - margin.bottom);
     to.stroke();
   }
 
   stepAt(event) {
-    const share = (event.clientX - this.canvas.getBoundingClientRect().left - space.left) / (this.width - space.left - space.right);
+    const share = (event.clientX - this.canvas.getBoundingClientRect().left - margin.left) / (this.width - margin.left - margin.right);
     const [first, last] = this.spanX, at = Math.min(1, Math.max(0, share));
     return this.settings.logX ? first * (last / first) ** at : first + at * (last - first);
   }

@@ -1,19 +1,19 @@
-// Helpers of the page: elements, numbers as text, requests.
+// Helper functions of the page: they create elements, format numbers and send requests.
 
 export const numColors = 10;
 /// Returns the CSS color of a curve.
 export const color = index => `var(--c${index % numColors})`;
-/// Creates an element with properties, attributes and children. Text from files is only ever set as text.
+/// Creates an element with event handlers, attributes and children. Text from files is set as text, never as HTML.
 export function element(tag, properties = {}, ...children) {
-  const made = tag === "svg" || tag === "path" || tag === "line" ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  const node = tag === "svg" || tag === "path" || tag === "line" ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (name === "run") made.style.setProperty("--run", color(value));
-    else if (value === true) made.setAttribute(name, "");
-    else if (value !== false && value !== undefined) made.setAttribute(name, value);
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "run") node.style.setProperty("--run", color(value));
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== undefined) node.setAttribute(name, value);
   }
-  made.append(...children.filter(child => child !== null && child !== undefined));
-  return made;
+  node.append(...children.filter(child => child !== null && child !== undefined));
+  return node;
 }
 
 /// Formats a number with about four significant digits.
@@ -28,10 +28,10 @@ export function number(value, unit = "") {
   return unit ? text + " " + unit : text;
 }
 
-/// Formats a number of steps briefly: "800", "20k", "1.5M".
+/// Formats a number of steps as a short text: "800", "20k", "1.5M".
 export const axisNumber = value => value >= 1e6 ? number(value / 1e6) + "M" : value >= 1e4 ? number(value / 1e3) + "k" : number(value);
 
-/// Formats a whole number with separators: "1,000,000".
+/// Formats an integer with separators: "1,000,000".
 export const count = value => value.toLocaleString("en-US");
 
 /// Formats a duration: "1:02:05", "12.3 s".
@@ -47,6 +47,6 @@ export function duration(seconds) {
 export async function fetchJson(path, parameters, method = "GET") {
   const reply = await fetch(path + "?" + new URLSearchParams(parameters), {method});
   const json = await reply.json().catch(() => ({}));
-  if (!reply.ok) throw new Error(json.error?.message ?? `the server answered ${reply.status}`);
+  if (!reply.ok) throw new Error(json.error?.message ?? `the server answered with status ${reply.status}; reload the page`);
   return json;
 }

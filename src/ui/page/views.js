@@ -1,11 +1,11 @@
-// The views of selected runs: curves, samples, events, recipe, memory plan, report. A view is created with
-// its container; show(runs, colorOf) is called when a selected run has changed.
+// The views of selected runs: curves, samples, events, recipe, memory plan, report. A view is created for a node;
+// show(runs, colorOf) is called when a selected run has changed.
 import {Chart, dashes} from "/charts.js";
 import {color, count, element, fetchJson, number} from "/dom.js";
 
 const empty = (...text) => element("div", {class: "empty"}, ...text);
 
-/// Charts in order: title, unit, test for keys, group. A key that matches none gets a chart with its name.
+/// Charts in order: title, unit, test for keys, group. A key without such a chart has a separate chart, named after the key.
 const gpu = quantity => key => new RegExp(`^gpu/\\d+/(${quantity})$`).test(key);
 const kinds = [
   ["Loss", "", key => key === "loss" || key === "eval_loss", "Training"],
@@ -118,7 +118,7 @@ function curves(node) {
       keys.sort((a, b) => (b === "loss") - (a === "loss") || a.localeCompare(b));
       for (const one of found) {
         const at = keys.indexOf(one.key);
-        // A single run has a color per curve, several runs have a color per run and a dash per curve.
+        // For a single run, each curve has a color. For several runs, each run has a color and each of its curves a dash pattern.
         one.color = shown.length > 1 ? colorOf(one.run) : at;
         one.dash = shown.length > 1 ? dashes[at % dashes.length] : [];
         one.order = shown.findIndex(run => run.name === one.run) * 1000 + at;
@@ -132,7 +132,7 @@ function curves(node) {
     }
     if (titles.length || !shown.every(run => data.get(run.name)?.complete)) return;
     groups.clear();
-    area.replaceChildren(empty("No step is logged yet."));
+    area.replaceChildren(empty("The log contains no step yet."));
   }
 
   function redraw() {
@@ -156,7 +156,7 @@ function curves(node) {
   };
 }
 
-/// A view of details that change seldom: loads /api/run of each selected run and draws again when an
+/// A view of details that rarely change: loads /api/run of each selected run, and draws again only if an
 /// evaluation, the state or the selection has changed.
 function details(node, draw) {
   let drawn = "", isClosed = false;
@@ -177,7 +177,7 @@ function samples(node) {
   let at = null;  // index of the slider; null: the newest images
   return details(node, (area, runs) => {
     const steps = [...new Set(runs.flatMap(run => Object.values(run.samples).flat()))].sort((a, b) => a - b);
-    if (!steps.length) return area.replaceChildren(empty("No generated images. Runs that train image generators save them at every evaluation."));
+    if (!steps.length) return area.replaceChildren(empty("There are no generated images. Only runs that train image generation models save them, at every evaluation."));
     const images = element("div", {class: "images"}), label = element("output");
     const slider = element("input", {type: "range", min: 0, max: steps.length - 1, value: at ?? steps.length - 1, "aria-label": "Step of the images"});
     const show = () => {
@@ -211,7 +211,7 @@ function events(node) {
       if (key !== drawn) return;
       const all = replies.flatMap((reply, i) => reply.events.map(event => ({...event, run: runs[i].name}))).sort((a, b) => b.step - a.step);
       const rows = all.map(event => element("li", {}, element("span", {class: "dot", run: colorOf(event.run)}), element("span", {class: "soft"}, `step ${event.step}`), element("span", {}, runs.length > 1 ? element("b", {}, event.run + ": ") : "", event.text)));
-      node.replaceChildren(rows.length ? element("ul", {class: "events"}, ...rows) : empty("No events: no rollback, restart, pause or throttling."));
+      node.replaceChildren(rows.length ? element("ul", {class: "events"}, ...rows) : empty("There are no events: no rollback, restart, pause or throttling."));
     },
   };
 }
@@ -220,7 +220,7 @@ function recipe(node) {
   let onlyDifferences = null, filter = "";
   return details(node, (area, runs) => {
     const keys = [...new Set(runs.flatMap(run => run.recipe.map(([key]) => key)))];
-    if (!keys.length) return area.replaceChildren(empty("No readable config.yaml."));
+    if (!keys.length) return area.replaceChildren(empty("The run folder has no readable config.yaml."));
     const values = runs.map(run => new Map(run.recipe));
     const differs = key => values.some(one => one.get(key) !== values[0].get(key));
     const body = element("tbody");
@@ -241,7 +241,7 @@ function plan(node) {
   return details(node, (area, runs) => {
     const widest = Math.max(1, ...runs.map(run => run.plan?.peak_bytes ?? 0));
     area.replaceChildren(...runs.map(run => {
-      if (!run.plan) return empty(`${run.name} has no plan.json, which newer versions of Hearth write.`);
+      if (!run.plan) return empty(`${run.name} has no plan.json. Newer versions of Hearth write this file.`);
       const used = parts.filter(([key]) => run.plan[key] > 0), total = used.reduce((sum, [key]) => sum + run.plan[key], 0);
       const bar = element("div", {class: "memory", "aria-hidden": "true"}, ...used.map(([key]) => {
         const part = element("i");
@@ -273,7 +273,7 @@ function report(node) {
       const key = JSON.stringify([run.name, run.report, run.state]);
       if (key === drawn) return;
       drawn = key;
-      node.replaceChildren(run.report ? element("iframe", {title: `Report of ${run.name}`, sandbox: "", src: "/api/report?" + new URLSearchParams({run: run.name})}) : empty("The report is written when the run ends. It has sample predictions, the confusion matrix and the arena."));
+      node.replaceChildren(run.report ? element("iframe", {title: `Report of ${run.name}`, sandbox: "", src: "/api/report?" + new URLSearchParams({run: run.name})}) : empty("A run writes its report when it ends. The report shows sample predictions, the confusion matrix and the memory of a step."));
     },
   };
 }
