@@ -34,7 +34,7 @@ Value scalar_of(const YAML::Node& node) {
   return is_number ? Value(number) : Value(text);
 }
 
-/// Adds an entry; UserError if there are too many.
+/// Adds an entry. Throws a UserError if there are too many.
 void add(std::vector<Entry>& entries, Entry entry) {
   if (entries.size() >= Config::kMaxEntries)
     user_error("{}: more than {} values; shorten the file", entry.where, Config::kMaxEntries);
@@ -109,17 +109,22 @@ Config::Config(const std::string& text, const fs::path& file) {
   const std::string name = file.string(), extension = lowered(file.extension().string());
   const std::string plain(without_bom(text));
   if (std::ssize(plain) > kMaxYamlBytes)
-    user_error("{}: {} bytes are too many for a config; the limit is 1 MiB", name, plain.size());
+    user_error(
+        "{}: the file has {} bytes, but a config may have at most 1 MiB; give a config file of another tool",
+        name, plain.size());
   if (extension == ".toml") {
     read_toml(plain, name, entries_);
   } else if (extension == ".json") {
     read_json(parse_json_object<Value>(plain, name), "", "", name, entries_);
   } else {
     const YAML::Node root = parse_yaml(plain, name, kConfigFile);
-    if (!root.IsMap()) user_error("{}:1: expected keys like 'base_model: ...' at the top", name);
+    if (!root.IsMap())
+      user_error(
+          "{}:1: the file contains no keys such as 'base_model: ...'; give a config file of another tool",
+          name);
     read_yaml(root, "", "", name, entries_);
   }
-  if (entries_.empty()) user_error("{}: there are no keys; give the config of another tool", name);
+  if (entries_.empty()) user_error("{}: the file contains no keys; give a config file of another tool", name);
 }
 
 const Entry* Config::find(std::string_view key) const {

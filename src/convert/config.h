@@ -13,7 +13,7 @@ namespace hearth::convert {
 /// Value of a key: a scalar, null, or a list without maps.
 using Value = nlohmann::ordered_json;
 
-/// A key of another tool's config that has a value, with its location.
+/// Key and value of another tool's config, with their location in the file.
 struct Entry {
   std::string path;  ///< full name with indices: "datasets[0].type"
   std::string key;   ///< full name without indices: "datasets.type"
@@ -21,7 +21,7 @@ struct Entry {
   std::string where;  ///< FILE:LINE; for JSON only FILE
 };
 
-/// A config file of another tool as a list of entries, in the order of the file.
+/// Config file of another tool as a list of entries, in the order of the file.
 class Config {
  public:
   /// Parses TOML (*.toml), JSON (*.json) or YAML (other extensions). Throws a UserError if the text is
@@ -32,7 +32,7 @@ class Config {
   std::vector<Entry>& entries() { return entries_; }
   /// Returns the first entry of a key without indices, if its value is not null; otherwise nullptr.
   const Entry* find(std::string_view key) const;
-  /// True if a value, or a key of a section, has this name.
+  /// True if there is a value or a section with this name.
   bool has(std::string_view key) const;
   /// Returns the value as text; `otherwise` if the key is absent or null.
   std::string text(std::string_view key, std::string_view otherwise = "") const;
@@ -53,10 +53,10 @@ std::string text_of(const Value& value);
 double number_of(const Value& value, double otherwise);
 /// Returns the shortest text of a number: "100", "0.0002".
 std::string number_text(double number);
-/// Returns the elements of a list as texts; of a text, its parts between commas.
+/// Returns the elements of a list as texts, or the parts of a text between commas.
 std::vector<std::string> texts_of(const Value& value);
 
-/// Parses TOML, appending the entries; UserError with FILE:LINE if it is invalid.
+/// Parses TOML and appends its entries. Throws a UserError with FILE:LINE if the TOML is invalid.
 void read_toml(const std::string& text, const std::string& file, std::vector<Entry>& entries);
 
 }  // namespace hearth::convert

@@ -16,7 +16,7 @@ Result set_flux_targets(Importer& importer, std::string_view note) {
 Result convert_resolution(Importer& importer, const Entry& entry) {
   const std::vector<std::string> sides =
       entry.value.is_number() ? std::vector{text_of(entry.value)} : texts_of(entry.value);
-  if (sides.empty()) return importer.refuse("not a size in pixels", "data.image_size");
+  if (sides.empty()) return importer.refuse("the value is not a size in pixels", "data.image_size");
   const std::string size =
       *std::ranges::max_element(sides, {}, [](const std::string& side) { return number_of(Value(side), 0); });
   const bool is_square = std::ranges::count(sides, sides.front()) == std::ssize(sides);

@@ -4,11 +4,11 @@
 
 namespace hearth::convert {
 
-// Conversions that tools for image generation share.
+// Conversions for several tools that train image generation models.
 
-/// Sets adapter.targets to the linear layers of FLUX's blocks, by diffusers' names.
+/// Sets adapter.targets to the linear layers of FLUX's blocks, with their names in diffusers.
 Result set_flux_targets(Importer& importer, std::string_view note);
-/// data.image_size from a number, "W,H", or a list of equal sides or of one number.
+/// Sets data.image_size from a number, "W,H", or a list. Refuses sides that differ.
 Convert convert_resolution;
 
 }  // namespace hearth::convert

@@ -17,7 +17,7 @@
 namespace hearth::convert {
 namespace {
 
-/// Calls visit(part) for each part of a text between separators.
+/// Calls visit(part) for each non-empty part of a text between separators.
 template <typename Visit>
 void for_each_part(std::string_view text, char separator, const Visit& visit) {
   while (!text.empty()) {
@@ -42,7 +42,8 @@ const Rule* find_rule(const Tool& tool, std::string_view key) {
   return nullptr;
 }
 
-/// Returns the tool that the config is for: the one whose marks are in it and which knows the most keys.
+/// Returns the tool of a config: of the tools with one of their marks in the config, the tool whose tables
+/// contain the most keys of the config.
 const Tool& recognize(const Config& config, const ImportOptions& options, const std::string& file) {
   const std::string& name = options.tool;
   const Tool* best = nullptr;
@@ -66,8 +67,7 @@ const Tool& recognize(const Config& config, const ImportOptions& options, const 
     user_error("there is no tool '{}'{}; use one of {}", name, did_you_mean(name, names),
                fmt::join(names, ", "));
   if (best == nullptr)
-    user_error("{}: the keys are of no tool that can be imported; set --tool to one of {}", file,
-               fmt::join(names, ", "));
+    user_error("{}: no supported tool has these keys; set --tool to one of {}", file, fmt::join(names, ", "));
   return *best;
 }
 
@@ -115,7 +115,7 @@ Result apply(Importer& importer, const Rule& rule, const Entry& entry) {
 /// Returns model.path for model, data.path for data, and other keys unchanged.
 std::string full_key(const std::string& key) { return key == "model" || key == "data" ? key + ".path" : key; }
 
-/// Accepts a refused key if the user has set the key of the recipe that it is about.
+/// Returns Fate::taken for a refused key if an override sets the corresponding key of the recipe.
 Result with_overrides(const ImportOptions& options, Result result) {
   if (result.fate != Fate::refused || result.ours.empty()) return result;
   for (const std::string& text : options.overrides)
@@ -125,7 +125,7 @@ Result with_overrides(const ImportOptions& options, Result result) {
 
 constexpr size_t kMaxShown = 60;
 
-/// True if an earlier entry of the same key has another value, and the recipe has one value for both.
+/// True if an earlier entry of the same key has another value, but the recipe has a single value for both.
 bool differs_from_first(const Importer& importer, const Rule& rule, const Entry& entry) {
   const bool sets_value = rule.kind == RuleKind::take || rule.kind == RuleKind::convert;
   if (!sets_value || rule.ours.empty() || rule.ours == "data.path") return false;
@@ -145,9 +145,9 @@ struct Conversion {
     if (entry.value.is_null()) {
       result = {Fate::equal, "not set"};
     } else if (rule != nullptr && differs_from_first(importer, *rule, entry)) {
-      result = importer.refuse(
-          fmt::format("differs from {}; Hearth has one value for all", importer.config.find(entry.key)->path),
-          rule->ours);
+      result = importer.refuse(fmt::format("the value differs from {}, but Hearth has one value for all",
+                                           importer.config.find(entry.key)->path),
+                               rule->ours);
     } else if (rule != nullptr) {
       result = apply(importer, *rule, entry);
     } else if (is_off(entry.value)) {
@@ -164,7 +164,7 @@ struct Conversion {
                              .where = entry.where});
   }
 
-  /// Corrects the keys whose setting was replaced by that of a later key, or by the user's.
+  /// Changes the outcome of keys whose setting was replaced by that of a later key or of an override.
   void correct_replaced() {
     for (size_t i = 0; i < settings.size(); ++i) {
       const auto& [ours, value] = settings[i];
@@ -175,7 +175,7 @@ struct Conversion {
   }
 };
 
-/// Applies the tool's defaults for keys that are absent. Defaults that need no setting are not listed.
+/// Converts the tool's defaults of absent keys. Lists only those that change the recipe or are refused.
 void add_fallbacks(Conversion& conversion) {
   const Importer& importer = conversion.importer;
   Imported& imported = conversion.imported;
@@ -204,11 +204,12 @@ void add_fallbacks(Conversion& conversion) {
   }
 }
 
-/// Applies the user's overrides; UserError for an unknown key or an invalid value.
+/// Applies the user's overrides. Throws a UserError for an unknown key or an invalid value.
 void apply_overrides(Importer& importer) {
   for (const std::string& text : importer.options.overrides) {
     const size_t equals = text.find('=');
-    if (equals == text.npos) user_error("expected an override like train.batch=64, got '{}'", text);
+    if (equals == text.npos)
+      user_error("'{}' is not an override; write KEY=VALUE, such as train.batch=64", text);
     const std::string key = full_key(text.substr(0, equals)), value = text.substr(equals + 1);
     const Result result = value.starts_with('[') ? importer.set(key, value) : importer.set_text(key, value);
     if (result.fate == Fate::refused)
@@ -216,8 +217,8 @@ void apply_overrides(Importer& importer) {
   }
 }
 
-/// Sets keys that a recipe needs and the config does not have: the model, the data and, for text of which
-/// nothing is held out, the text to evaluate.
+/// Sets keys that a recipe needs but the config does not set: the model, the data and, if no text is held
+/// out, the text of evaluations.
 void add_missing(Importer& importer, Imported& imported) {
   const bool is_text = importer.value_of("data.kind").empty();
   const bool has_model = !importer.value_of("model.path").empty() || !importer.value_of("model.name").empty();
@@ -225,7 +226,8 @@ void add_missing(Importer& importer, Imported& imported) {
     imported.keys.push_back({.key = std::string(key), .fate = result.fate, .detail = result.detail});
   };
   const auto need = [&](std::string_view key, std::string_view value) {
-    add(key, importer.refuse("the config does not name it", key, value));
+    add(key, importer.refuse(fmt::format("the config does not set it; append {}=PATH to the command", key),
+                             key, value));
   };
   if (!has_model) need("model.path", "model");
   if (importer.value_of("data.path").empty()) need("data.path", is_text ? "data.jsonl" : "images");
@@ -233,10 +235,10 @@ void add_missing(Importer& importer, Imported& imported) {
       importer.value_of("data.val_share") != "0" || !importer.value_of("data.val_path").empty();
   if (is_text && !holds_out)
     add("data.val_path", importer.set("data.val_path", importer.value_of("data.path"),
-                                      "nothing is held out; the training data are evaluated"));
+                                      "no data are held out, so evaluations use the training data"));
 }
 
-/// Returns the recipe as YAML: comments about refused keys, then the keys by section.
+/// Returns the recipe as YAML: a comment for each refused key, then the keys by section.
 std::string write_settings(const Importer& importer, const Imported& imported, const std::string& file) {
   std::string text =
       fmt::format("# Imported by hearth import from {} ({}).\n", printable(file, false), imported.tool);

@@ -50,7 +50,7 @@ Result Importer::set_yaml(std::string_view ours, const std::string& yaml, std::s
   try {
     node = YAML::Load(yaml);
   } catch (const YAML::Exception&) {
-    return {Fate::refused, fmt::format("invalid value for {}", ours), std::string(ours)};
+    return {Fate::refused, fmt::format("the value is invalid for {0}; set {0}", ours), std::string(ours)};
   }
   if (const std::string expected = field->read(scratch, node, options.choices); !expected.empty())
     return {Fate::refused, fmt::format("{} must be {}", ours, expected), std::string(ours)};
@@ -79,8 +79,8 @@ Result Importer::refuse(std::string_view reason, std::string_view ours, std::str
   std::string detail(reason);
   if (!nearest.empty()) {
     set(ours, nearest);
-    detail += fmt::format("; the recipe has {}={}", ours, nearest);
-  } else if (!ours.empty()) {
+    detail += fmt::format("; the recipe sets {}={}", ours, nearest);
+  } else if (!ours.empty() && reason.find(fmt::format("set {}", ours)) == reason.npos) {
     detail += fmt::format("; set {}", ours);
   }
   return {Fate::refused, detail, std::string(ours)};

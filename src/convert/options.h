@@ -23,14 +23,14 @@ std::string_view fate_name(Fate fate);
 struct ImportOptions {
   /// Allowed names of the recipe (run::recipe_choices()).
   const recipe::Choices& choices;
-  /// Name of the tool; empty: recognized by the keys.
+  /// Name of the tool; empty: the tool is recognized by the keys.
   std::string tool = {};
-  /// Overrides of the recipe as key=value. A refused key is accepted if an override sets the key of the
-  /// recipe that it is about.
+  /// Overrides of the recipe as key=value. A refused key becomes a taken one if an override sets the
+  /// corresponding key of the recipe.
   std::vector<std::string> overrides = {};
-  /// Number of updates of the run, for configs that state a warmup as a fraction; unset: unknown.
+  /// Number of updates of the run, for a warmup that is a fraction of them; unset: unknown.
   std::optional<int64_t> updates = {};
-  /// True if the import may read the files that the config names: data, tokenizers, other configs.
+  /// True if the import may read files that the config names: data, tokenizers, other configs.
   bool reads_files = true;
 };
 

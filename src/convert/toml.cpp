@@ -58,7 +58,7 @@ bool is_plain_array(const toml::array& array) {
   return true;
 }
 
-/// Returns a scalar or a list of scalars; dates are null.
+/// Returns a scalar or a list of scalars; null for a date.
 Value toml_value(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) return from_ascii(*text);
   if (const auto flag = node.value_exact<bool>()) return *flag;

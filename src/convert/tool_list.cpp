@@ -6,13 +6,13 @@
 
 namespace hearth::convert {
 
-/// Functions that return the tools. To add one, write such a function in NAME.cpp and add its name here and
-/// in tools().
+/// Functions that return the tools. To add a tool, write such a function in NAME.cpp and add its name here
+/// and in tools().
 Tool axolotl(), llama_factory(), torchtune(), kohya(), ai_toolkit(), ultralytics(), trl();
 
 namespace {
 
-/// Describes the conversion of a key, for the table of docs/import-keys.md.
+/// Describes the conversion of a key for a table in docs/import-keys.md.
 std::string fate_of(const Rule& rule) {
   const std::string ours = rule.ours.empty() ? "" : fmt::format("`{}`", rule.ours);
   std::string text;
@@ -38,7 +38,7 @@ std::string fate_of(const Rule& rule) {
         rule.kind == RuleKind::accept ? fmt::format(" unless `{}`", values) : fmt::format(" (`{}`)", values);
   }
   if (!rule.note.empty()) text += fmt::format("; {}", rule.note);
-  if (!rule.fallback.empty()) text += fmt::format("; `{}` if absent", rule.fallback);
+  if (!rule.fallback.empty()) text += fmt::format("; default: `{}`", rule.fallback);
   return text;
 }
 

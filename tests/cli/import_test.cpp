@@ -135,7 +135,7 @@ TEST_F(Import, AnUltralyticsDetectorTrainsAsByHand) {
   const Result result = shell("hearth import args.yaml");
   EXPECT_EQ(result.code, 1) << "YOLOX is another model";
   EXPECT_THAT(result.out,
-              HasSubstr("Hearth has YOLOX instead of yolov8n; the recipe has model.name=yolox_nano"));
+              HasSubstr("Hearth has YOLOX instead of yolov8n; the recipe sets model.name=yolox_nano"));
   EXPECT_THAT(works("hearth import args.yaml --out b.yaml --force"), HasSubstr("schedule.warmup_steps=2"));
   put("hand.yaml", R"(model: {name: yolox_nano}
 data: {kind: yolo, path: set, image_size: 64, flip: true}
