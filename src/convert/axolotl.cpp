@@ -20,7 +20,7 @@ Result axolotl_adapter(Importer& importer, const Entry& entry) {
   return importer.set("adapter.name", "lora");
 }
 
-/// Keys of adapters, which mean nothing without one.
+/// Converts the keys of adapters, which have no effect without an adapter.
 Result axolotl_adapter_number(Importer& importer, const Entry& entry) {
   if (!trains_adapter(importer)) return no_effect("no adapter is trained");
   return importer.set(entry.key == "lora_r"       ? "adapter.rank"
@@ -43,51 +43,54 @@ Result axolotl_targets(Importer& importer, const Entry& entry) {
 
 Result axolotl_load_in_bits(Importer& importer, const Entry& entry) {
   if (!trains_adapter(importer) && !is_off(entry.value))
-    return importer.refuse("all weights are trained, which cannot be quantized", "adapter.name");
+    return importer.refuse("without an adapter all weights are trained, so they cannot be quantized",
+                           "adapter.name");
   return convert_load_in_bits(importer, entry);
 }
 
-/// batch_size is the number of rows of an update; gradient_accumulation_steps takes precedence.
+/// Converts batch_size, the number of rows of an update; gradient_accumulation_steps takes precedence.
 Result axolotl_batch_size(Importer& importer, const Entry& entry) {
   if (importer.config.find("gradient_accumulation_steps") != nullptr)
     return no_effect("gradient_accumulation_steps is set");
   const double rows = number_of(entry.value, 0), micro = importer.config.number("micro_batch_size", 1);
   if (rows < micro || micro < 1)
-    return importer.refuse("not a multiple of micro_batch_size", "train.accumulate");
+    return importer.refuse("batch_size is smaller than micro_batch_size", "train.accumulate");
   return importer.set("train.accumulate", number_text(std::floor(rows / micro)));
 }
 
 Result axolotl_val_set_size(Importer& importer, const Entry& entry) {
   const double share = number_of(entry.value, 0);
   if (share < 1)
-    return importer.set("data.val_share", number_text(share), "the last part of the data, not a random one");
-  return importer.refuse("a number of records; data.val_share is a fraction", "data.val_share");
+    return importer.set("data.val_share", number_text(share),
+                        "Hearth holds out the last part of the data, not a random one");
+  return importer.refuse("the value is a number of records, but data.val_share is a fraction",
+                         "data.val_share");
 }
 
-/// The config has several datasets or the first entry of its first dataset.
+/// Sets data.path to the first file of the first dataset; refuses further ones.
 Result axolotl_data(Importer& importer, const Entry& entry) {
   if (entry.path.find('[') != std::string::npos && entry.path.find("[0]") == std::string::npos)
-    return importer.refuse("Hearth reads one file; append the records to that of the first dataset",
+    return importer.refuse("Hearth reads one file; append the records to the file of the first dataset",
                            "data.path");
   if (entry.key == "datasets.path" && importer.config.find("datasets.data_files") != nullptr)
     return no_effect("data_files names the file");
   if (entry.value.is_array() && entry.value.size() != 1)
-    return importer.refuse("Hearth reads one file; join them", "data.path");
+    return importer.refuse("Hearth reads one file; join the files", "data.path");
   return set_data(importer, entry.value.is_array() ? text_of(entry.value[0]) : text_of(entry.value));
 }
 
-/// data.format and data.template for axolotl's prompt strategies.
+/// Sets data.format and data.template for axolotl's prompt strategies.
 Result axolotl_type(Importer& importer, const Entry& entry) {
   const std::string type = text_of(entry.value);
   const std::string path = importer.config.text("datasets.path");
   if (importer.config.text("rl") == "dpo")
     return importer.set("data.format", "preference",
-                        "the chosen and rejected answers are fields or messages");
+                        "Hearth reads the fields chosen and rejected as text or messages");
   if (type == "alpaca") {
     importer.set("data.format", "alpaca");
     if (importer.exists(path) && !has_nonempty(importer, path, "input"))
       return importer.set("data.template", "alpaca");
-    return importer.refuse("the prompt of records with an input has other words in Hearth", "data.template",
+    return importer.refuse("for records with an input, Hearth's prompt has another text", "data.template",
                            "alpaca");
   }
   if (type == "completion" || type == "pretrain") {
@@ -111,7 +114,7 @@ Result axolotl_field_messages(Importer& importer, const Entry& entry) {
   return importer.refuse("Hearth reads messages or conversations; rename the field");
 }
 
-/// Names of the fields of a message.
+/// Accepts the names of the fields of a message that Hearth reads.
 Result axolotl_message_field(Importer& importer, const Entry& entry) {
   const std::string field = text_of(entry.value);
   const bool is_role = entry.key.ends_with("role");
@@ -122,8 +125,8 @@ Result axolotl_message_field(Importer& importer, const Entry& entry) {
 
 Result axolotl_split(Importer& importer, const Entry& entry) {
   const std::string split = text_of(entry.value);
-  if (split == "train") return equal("the file holds this split");
-  return importer.refuse("a part of the dataset; write this part to the file", "data.path");
+  if (split == "train") return equal("the data file contains this split");
+  return importer.refuse("the split is a part of the dataset; write this part to the data file", "data.path");
 }
 
 Result axolotl_rl(Importer& importer, const Entry& entry) {
@@ -141,7 +144,7 @@ Result axolotl_plugins(Importer& importer, const Entry& entry) {
     if (plugin.find("liger") == plugin.npos && plugin.find("cut_cross_entropy") == plugin.npos &&
         plugin.find("kernels") == plugin.npos)
       return importer.refuse("unknown plugin " + plugin);
-  return no_effect("faster kernels");
+  return no_effect("the plugins only change kernels");
 }
 
 constexpr Rule kAxolotlRules[] = {
@@ -172,7 +175,7 @@ constexpr Rule kAxolotlRules[] = {
     {.keys = "lora_target_modules",
      .kind = convert,
      .ours = "adapter.targets",
-     .note = "names, no regular expressions",
+     .note = "names of layers; regular expressions are refused",
      .convert = axolotl_targets},
     {.keys = "lora_modules_to_save", .kind = take, .ours = "adapter.modules_to_save"},
     {.keys = "lora_model_dir", .kind = take, .ours = "adapter.path"},
@@ -183,17 +186,20 @@ constexpr Rule kAxolotlRules[] = {
              "peft_trainable_token_indices relora* lora_fan_in_fan_out lisa_*",
      .kind = accept,
      .note = "Hearth has no such kind of adapter"},
-    {.keys = "peft_init_lora_weights", .kind = accept, .values = "true", .note = "other initial values"},
+    {.keys = "peft_init_lora_weights",
+     .kind = accept,
+     .values = "true",
+     .note = "Hearth initializes adapters by PEFT's default method"},
     {.keys = "bnb_config_kwargs.bnb_4bit_quant_type",
      .kind = accept,
      .ours = "adapter.quantize",
      .values = "nf4",
-     .note = "Hearth has nf4"},
+     .note = "Hearth has only nf4"},
     {.keys = "bnb_config_kwargs.*", .note = "storage of the scales of quantized weights"},
     {.keys = "lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel lora_on_cpu "
              "peft_autocast_adapter_dtype "
              "qlora_sharded_model_loading",
-     .note = "implementation"},
+     .note = "only the implementation differs"},
     {.keys = "sequence_len", .kind = take, .ours = "data.context", .fallback = "512"},
     {.keys = "sample_packing",
      .kind = take,
@@ -210,16 +216,16 @@ constexpr Rule kAxolotlRules[] = {
              "pretraining_dataset.data_files",
      .kind = convert,
      .ours = "data.path",
-     .note = "one file; of a dataset on the hub, the file to write",
+     .note = "one file; for a dataset on the hub, the file to which you write it",
      .convert = axolotl_data},
     {.keys = "datasets.type pretraining_dataset.type",
      .kind = convert,
      .ours = "data.format",
-     .note = "alpaca, chat_template, sharegpt, completion, and with rl: dpo all",
+     .note = "alpaca, chat_template, sharegpt, completion; all types with rl: dpo",
      .convert = axolotl_type},
     {.keys = "datasets.split pretraining_dataset.split",
      .kind = convert,
-     .note = "train only",
+     .note = "only train",
      .convert = axolotl_split},
     {.keys = "datasets.field_messages",
      .kind = convert,
@@ -245,12 +251,15 @@ constexpr Rule kAxolotlRules[] = {
     {.keys = "datasets.roles.user",
      .kind = accept,
      .values = "[user]|[human]|[user, human]|[human, user]",
-     .note = "names of roles"},
+     .note = "unsupported role; rename the roles in the data"},
     {.keys = "datasets.roles.assistant",
      .kind = accept,
      .values = "[assistant]|[gpt]|[assistant, gpt]|[gpt, assistant]",
-     .note = "names of roles"},
-    {.keys = "datasets.roles.system", .kind = accept, .values = "[system]", .note = "names of roles"},
+     .note = "unsupported role; rename the roles in the data"},
+    {.keys = "datasets.roles.system",
+     .kind = accept,
+     .values = "[system]",
+     .note = "unsupported role; rename the roles in the data"},
     {.keys = "datasets.roles_to_train",
      .kind = accept,
      .values = "[assistant]|[gpt]|[assistant, gpt]",
@@ -265,40 +274,40 @@ constexpr Rule kAxolotlRules[] = {
      .values = "thinking|reasoning_content|reasoning",
      .note = "rename the field to reasoning_content"},
     {.keys = "datasets.name pretraining_dataset.name",
-     .note = "configuration of the dataset on the hub; write that one to the file"},
+     .note = "configuration of the dataset on the hub; write this configuration to the data file"},
     {.keys = "test_datasets.path test_datasets.data_files", .kind = take, .ours = "data.val_path"},
     {.keys = "test_datasets.type test_datasets.ds_type test_datasets.split test_datasets.field_messages "
              "test_datasets.*",
      .kind = part,
-     .note = "read as the training data"},
+     .note = "read like the training data"},
     {.keys = "val_set_size",
      .kind = convert,
      .ours = "data.val_share",
      .fallback = "0",
      .convert = axolotl_val_set_size},
-    {.keys = "streaming shuffle_merged_datasets", .note = "order in which the data are read"},
+    {.keys = "streaming shuffle_merged_datasets", .note = "changes the order of the data only"},
     {.keys = "dataset_exact_deduplication curriculum_sampling",
      .kind = accept,
-     .note = "prepare the file accordingly"},
+     .note = "Hearth uses the data as they are; prepare the data file this way"},
     {.keys = "chat_template",
      .kind = convert,
      .ours = "data.template",
      .note = "chatml; others: the template of the tokenizer",
      .convert = convert_template},
-    {.keys = "chat_template_jinja", .kind = take, .ours = "data.template", .note = "a file"},
+    {.keys = "chat_template_jinja", .kind = take, .ours = "data.template", .note = "path of a template file"},
     {.keys = "default_system_message",
      .kind = accept,
      .ours = "data.template",
-     .note = "write it into the data"},
+     .note = "Hearth adds no system message; write it into the data"},
     {.keys = "eot_tokens",
      .note = "the chat template defines the end of a turn; hearth validate shows whether it is trained"},
     {.keys = "special_tokens.*",
      .kind = convert,
-     .note = "only those of the tokenizer",
+     .note = "accepted if the tokenizer has the same token",
      .convert = convert_special_token},
     {.keys = "tokens.bos_token tokens.eos_token tokens.unk_token tokens.pad_token",
      .kind = convert,
-     .note = "only those of the tokenizer",
+     .note = "accepted if the tokenizer has the same token",
      .convert = convert_special_token},
     {.keys = "tokens added_tokens_overrides*",
      .kind = accept,
@@ -309,9 +318,9 @@ constexpr Rule kAxolotlRules[] = {
     {.keys = "dpo_loss_type",
      .kind = accept,
      .values = "[sigmoid]|sigmoid",
-     .note = "Hearth has the sigmoid loss"},
+     .note = "Hearth has only the sigmoid loss"},
     {.keys = "precompute_ref_log_probs dpo_use_liger_kernel dpo_padding_free dpo_use_logits_to_keep",
-     .note = "implementation"},
+     .note = "only the implementation differs"},
     {.keys = "micro_batch_size", .kind = take, .ours = "train.batch", .fallback = "1"},
     {.keys = "batch_size",
      .kind = convert,
@@ -338,7 +347,7 @@ constexpr Rule kAxolotlRules[] = {
     {.keys = "cosine_min_lr_ratio",
      .kind = convert,
      .ours = "schedule.min_lr",
-     .note = "times learning_rate",
+     .note = "cosine_min_lr_ratio x learning_rate",
      .convert = axolotl_min_lr_ratio},
     {.keys = "cosine_constant_lr_ratio lr_div_factor lr_groups* embedding_lr embedding_lr_scale "
              "jagged_restart_* eta_min lr_quadratic_warmup",
@@ -354,7 +363,10 @@ constexpr Rule kAxolotlRules[] = {
      .kind = accept,
      .ours = "train.freeze",
      .note = "train.freeze lists the frozen modules instead"},
-    {.keys = "plugins", .kind = convert, .note = "faster kernels only", .convert = axolotl_plugins},
+    {.keys = "plugins",
+     .kind = convert,
+     .note = "only plugins that change kernels",
+     .convert = axolotl_plugins},
     {.keys = "strict eval_sample_packing pad_to_sequence_len pad_to_multiple_of eval_batch_size "
              "evals_per_epoch saves_per_epoch "
              "eval_table_size eval_max_new_tokens eval_causal_lm_metrics use_otel_metrics otel_metrics_* "
@@ -363,7 +375,7 @@ constexpr Rule kAxolotlRules[] = {
      .note = "evaluation, checkpoints and padding do not change the weights"},
     {.keys = "sample_packing_* multipack_real_batches streaming_multipack_buffer_size pretrain_multipack_* "
              "batch_flattening group_by_length",
-     .note = "order of samples in rows"},
+     .note = "changes the order of samples in rows only"},
     {.keys = "liger_* cut_cross_entropy* chunked_cross_entropy* unsloth_* flash_attention flash_attn_* "
              "sdp_attention xformers_attention "
              "flash_optimum flex_attention flex_attn_* eager_attention sage_attention fused_attn_kernel "
@@ -376,13 +388,13 @@ constexpr Rule kAxolotlRules[] = {
              "tokenizer_use_mistral_common "
              "processor_type is_llama_derived_model is_mistral_derived_model is_falcon_derived_model "
              "is_qwen_derived_model type_of_model revision_of_model torch_dtype",
-     .note = "config.json and tokenizer.json of the model decide"},
+     .note = "Hearth reads this from config.json and tokenizer.json of the model"},
     {.keys = "dataset_prepared_path dataset_processes dataset_num_proc dataset_keep_in_memory "
              "dataset_shard_* push_dataset_to_hub "
              "num_dataset_shards_to_save skip_prepare_dataset shuffle_before_merging_datasets",
      .note = "preparation of the data"},
     {.keys = "gptq* model_quantization_config* experimental_skip_move_to_device",
-     .note = "Hearth reads quantized models as they are"},
+     .note = "Hearth reads the quantization of a model from its files"},
     {.keys = "dp_shard_size dp_replicate_size tensor_parallel_size context_parallel_size "
              "expert_parallel_size sequence_parallel_degree "
              "heads_k_stride ring_attn_func use_ray layer_offloading gc_steps gc_collect_steps "
@@ -390,7 +402,7 @@ constexpr Rule kAxolotlRules[] = {
              "recompute_layer_types dist_* expert_parallel_* debug env_capabilities profiler_steps* "
              "axolotl_config_path "
              "resources_per_worker",
-     .note = "how the work is distributed; see devices and parallel"},
+     .note = "distribution of the work; see the keys devices and parallel"},
     {.keys = "resize_token_embeddings_to_32x mean_resizing_embeddings",
      .note = "Hearth keeps the size of the embeddings"},
     {.keys = "s2_attention noisy_embedding_alpha max_packed_sequence_len quantize_moe_experts reward_model "

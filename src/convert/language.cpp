@@ -14,7 +14,7 @@ namespace {
 /// Max bytes of a data file that the import reads in order to look at its records.
 constexpr int64_t kMaxDataBytes = 1 << 28;
 
-/// Calls visit(record) for the records of a local JSON or JSON Lines file, until it returns false.
+/// Calls visit(record) for the records of a local JSON or JSON Lines file until visit returns false.
 template <typename Visit>
 void for_each_record(const Importer& importer, const std::string& path, const Visit& visit) {
   if (!importer.exists(path) || !fs::is_regular_file(path)) return;
@@ -34,7 +34,7 @@ void for_each_record(const Importer& importer, const std::string& path, const Vi
   }
 }
 
-/// Returns a name on the hub as a file name: "tatsu-lab/alpaca" becomes "alpaca".
+/// Returns the last part of a name on the hub: "alpaca" for "tatsu-lab/alpaca".
 std::string last_part(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
 /// True if a text has the form of a name on the hub: ORG/NAME.
@@ -111,7 +111,7 @@ Result convert_scheduler(Importer& importer, const Entry& entry) {
 
 Result convert_warmup(Importer& importer, const Entry& entry) {
   const double value = number_of(entry.value, -1);
-  if (value < 0) return importer.refuse("not a number", "schedule.warmup_steps");
+  if (value < 0) return importer.refuse("the value is not a number", "schedule.warmup_steps");
   if (lowered(importer.config.text("lr_scheduler_type", importer.config.text("lr_scheduler"))) == "constant")
     return no_effect("a constant schedule has no warmup");
   const bool is_ratio = entry.key.ends_with("ratio") || (value > 0 && value < 1);
@@ -121,8 +121,9 @@ Result convert_warmup(Importer& importer, const Entry& entry) {
   if (!is_ratio || value == 0) return importer.set("schedule.warmup_steps", number_text(std::round(value)));
   const auto updates = importer.updates();
   if (!updates)
-    return importer.refuse("a fraction of all updates, whose number is unknown until model and data are here",
-                           "schedule.warmup_steps");
+    return importer.refuse(
+        "the value is a fraction of all updates, whose number is unknown without the model and the data",
+        "schedule.warmup_steps");
   return importer.set("schedule.warmup_steps", number_text(std::ceil(value * *updates)),
                       fmt::format("{} of {} updates", number_text(value), number_text(*updates)));
 }
@@ -132,7 +133,7 @@ Result convert_epochs(Importer& importer, const Entry& entry) {
   if (importer.config.number("max_steps", 0) > 0 || importer.config.number("max_train_steps", 0) > 0)
     return no_effect("the number of updates is set");
   if (epochs == std::round(epochs)) return importer.set("train.epochs", number_text(epochs));
-  return importer.refuse("train.epochs is a whole number", "train.epochs",
+  return importer.refuse("train.epochs is an integer", "train.epochs",
                          number_text(std::max(1.0, std::round(epochs))));
 }
 
@@ -140,7 +141,8 @@ Result convert_precision(Importer& importer, const Entry& entry) {
   const std::string key = entry.key, value = lowered(text_of(entry.value));
   if (value == "false") return equal("off");
   const bool is_half = key == "fp16" || key == "float16";
-  if (is_half && importer.config.is_true("bf16")) return importer.refuse("bf16 is set, too");
+  if (is_half && importer.config.is_true("bf16"))
+    return importer.refuse("bf16 and fp16 are both set; remove one of them");
   return importer.set("precision", is_half ? "fp16" : "bf16",
                       value == "auto" ? "auto chooses bf16 where the GPU supports it" : "");
 }
@@ -169,7 +171,7 @@ Result convert_template(Importer& importer, const Entry& entry) {
   if (name == "tokenizer_default") return equal("the template of the tokenizer");
   if (importer.exists(name) && fs::is_regular_file(name)) return importer.set_text("data.template", name);
   return importer.set_text("data.template", "",
-                           fmt::format("the template of the tokenizer; hearth validate shows whether it "
+                           fmt::format("the template of the tokenizer; run hearth validate and check that it "
                                        "renders chats as '{}' does",
                                        name));
 }
@@ -185,7 +187,7 @@ Result convert_special_token(Importer& importer, const Entry& entry) {
     const Value& token = (*config)[name];
     const std::string text =
         token.is_object() && token.contains("content") ? text_of(token["content"]) : text_of(token);
-    if (text == text_of(entry.value)) return equal("the tokenizer has the same");
+    if (text == text_of(entry.value)) return equal("the tokenizer has the same token");
   }
   return importer.refuse(
       fmt::format("Hearth uses the tokenizer's {}; set it in tokenizer_config.json", name));

@@ -54,8 +54,8 @@ Value factory_dataset_info(const Importer& importer, const std::string& name) {
   return (*all)[name];
 }
 
-/// Sets data.fields and data.format from the columns and tags of dataset_info.json. Returns the first reason
-/// why the records cannot be read.
+/// Sets data.format from the columns and tags of dataset_info.json. Returns the first reason why the records
+/// cannot be read; empty if they can.
 std::string factory_columns(Importer& importer, const Value& info) {
   const bool is_sharegpt = info.value("formatting", "alpaca") == "sharegpt";
   const Value columns =
@@ -88,7 +88,7 @@ std::string factory_columns(Importer& importer, const Value& info) {
 
 Result factory_dataset(Importer& importer, const Entry& entry) {
   const std::vector<std::string> names = texts_of(entry.value);
-  if (names.empty()) return importer.refuse("no dataset is named", "data.path");
+  if (names.empty()) return importer.refuse("the value names no dataset", "data.path");
   const Value info = factory_dataset_info(importer, names[0]);
   const std::string folder = importer.config.text("dataset_dir", "data");
   Result result;
@@ -105,7 +105,7 @@ Result factory_dataset(Importer& importer, const Entry& entry) {
                          "data.path");
 }
 
-/// True if the training data have at most `limit` records, so that the limit changes nothing.
+/// Accepts a limit of at least the number of training records, because it changes nothing.
 Result factory_max_samples(Importer& importer, const Entry& entry) {
   const std::vector<std::string> names = texts_of(Value(importer.config.text("dataset")));
   const Value info = names.empty() ? Value() : factory_dataset_info(importer, names[0]);
@@ -124,16 +124,16 @@ Result factory_quantization(Importer& importer, const Entry& entry) {
   if (bits == 4) return importer.set("adapter.quantize", "nf4");
   if (bits == 8)
     return importer.set("adapter.quantize", "int8", "Hearth rounds weights only, not activations");
-  return importer.refuse("Hearth has 4 and 8 bits", "adapter.quantize");
+  return importer.refuse("Hearth has quantization to 4 and 8 bits only", "adapter.quantize");
 }
 
-/// Without neat_packing, samples of a packed row attend to each other.
+/// Refuses packing without neat_packing, where samples of a packed row attend to each other.
 Result factory_packing(Importer& importer, const Entry& entry) {
   const bool packs = !is_off(entry.value);
   if (importer.config.text("stage") == "dpo") return no_effect("preference pairs are not packed");
   if (packs && !importer.config.is_true("neat_packing"))
-    return importer.refuse("packed samples attend to each other; those of Hearth do not", "data.packing",
-                           "true");
+    return importer.refuse("packed samples attend to each other in LLaMA-Factory, but not in Hearth",
+                           "data.packing", "true");
   return importer.set("data.packing", packs ? "true" : "false");
 }
 
@@ -145,19 +145,21 @@ Result factory_neat_packing(Importer& importer, const Entry& entry) {
 Result factory_val_size(Importer& importer, const Entry& entry) {
   const double size = number_of(entry.value, 0);
   if (size < 1)
-    return importer.set("data.val_share", number_text(size), "the last part of the data, not a random one");
-  return importer.refuse("a number of records; data.val_share is a fraction", "data.val_share");
+    return importer.set("data.val_share", number_text(size),
+                        "Hearth holds out the last part of the data, not a random one");
+  return importer.refuse("the value is a number of records, but data.val_share is a fraction",
+                         "data.val_share");
 }
 
 Result factory_template(Importer& importer, const Entry& entry) {
   const std::string name = text_of(entry.value);
   if (importer.config.text("stage") == "pt") return no_effect("plain text has no template");
   if (name == "alpaca" || name == "default" || name == "empty")
-    return importer.refuse("Hearth has no such template; write it to a file", "data.template");
+    return importer.refuse("Hearth has no such template; write it to a Jinja file", "data.template");
   return convert_template(importer, entry);
 }
 
-/// pure_bf16 stores the weights in bf16.
+/// Converts pure_bf16, which stores the weights in bf16.
 Result factory_pure_bf16(Importer& importer, const Entry& entry) {
   if (is_off(entry.value)) return equal("off");
   return importer.set("precision", "bf16");
@@ -186,8 +188,7 @@ constexpr Rule kFactoryRules[] = {
     {.keys = "lora_alpha",
      .kind = convert,
      .ours = "adapter.alpha",
-     .note = "absent: 2 x lora_rank",
-     .fallback = "rank",
+     .fallback = "2 x lora_rank",
      .convert = factory_adapter_key},
     {.keys = "lora_dropout",
      .kind = convert,
@@ -218,7 +219,7 @@ constexpr Rule kFactoryRules[] = {
      .kind = accept,
      .ours = "adapter.quantize",
      .values = "nf4",
-     .note = "Hearth has nf4"},
+     .note = "Hearth has only nf4"},
     {.keys = "double_quantization quantization_device_map",
      .note = "storage of the scales of quantized weights"},
     {.keys = "dataset",
@@ -230,24 +231,29 @@ constexpr Rule kFactoryRules[] = {
     {.keys = "max_samples",
      .kind = convert,
      .ours = "data.path",
-     .note = "only if the data are not longer",
+     .note = "accepted if the data have no more records",
      .convert = factory_max_samples},
     {.keys = "eval_dataset",
      .kind = accept,
      .ours = "data.val_path",
-     .note = "set the file of held-out text"},
+     .note = "Hearth reads held-out text from a file"},
     {.keys = "template",
      .kind = convert,
      .ours = "data.template",
      .note = "chatml; others: the template of the tokenizer",
      .convert = factory_template},
-    {.keys = "enable_thinking", .kind = accept, .values = "true|false", .note = "see data.variables"},
-    {.keys = "default_system tool_format", .kind = accept, .note = "write it into the data"},
+    {.keys = "enable_thinking",
+     .kind = accept,
+     .values = "true|false",
+     .note = "set the variable enable_thinking in data.variables"},
+    {.keys = "default_system tool_format",
+     .kind = accept,
+     .note = "Hearth adds no system message and no tools; write them into the data"},
     {.keys = "cutoff_len", .kind = take, .ours = "data.context", .fallback = "2048"},
     {.keys = "packing",
      .kind = convert,
      .ours = "data.packing",
-     .note = "with neat_packing; otherwise samples attend to each other",
+     .note = "only with neat_packing; without it, packed samples attend to each other",
      .fallback = "false",
      .convert = factory_packing},
     {.keys = "neat_packing", .kind = convert, .ours = "data.packing", .convert = factory_neat_packing},
@@ -259,7 +265,10 @@ constexpr Rule kFactoryRules[] = {
      .ours = "data.val_share",
      .fallback = "0",
      .convert = factory_val_size},
-    {.keys = "mix_strategy", .kind = accept, .values = "concat", .note = "Hearth reads one file"},
+    {.keys = "mix_strategy",
+     .kind = accept,
+     .values = "concat",
+     .note = "Hearth reads one file; join the datasets"},
     {.keys = "mixed_precision",
      .kind = take,
      .ours = "precision",
@@ -267,7 +276,7 @@ constexpr Rule kFactoryRules[] = {
     {.keys = "use_packed_sequences", .kind = accept, .ours = "data.packing", .note = "set data.packing=true"},
     {.keys = "pure_bf16", .kind = convert, .ours = "precision", .convert = factory_pure_bf16},
     {.keys = "pref_beta", .kind = take, .ours = "dpo.beta"},
-    {.keys = "pref_loss", .kind = accept, .values = "sigmoid", .note = "Hearth has the sigmoid loss"},
+    {.keys = "pref_loss", .kind = accept, .values = "sigmoid", .note = "Hearth has only the sigmoid loss"},
     {.keys = "dpo_label_smoothing", .kind = take, .ours = "dpo.label_smoothing"},
     {.keys = "learning_rate", .kind = take, .ours = "optimizer.lr", .fallback = "0.00005"},
     {.keys = "optim",
@@ -310,7 +319,7 @@ constexpr Rule kFactoryRules[] = {
     {.keys = "image_* video_* audio_* crop_to_patches use_audio_in_video freeze_vision_tower "
              "freeze_multi_modal_projector "
              "freeze_language_model",
-     .note = "of models for images; Hearth trains on text only"},
+     .note = "only for models that read images; Hearth trains on text only"},
     {.keys = "export_* vllm_* sglang_*", .note = "export and inference; see hearth export"},
     {.keys = "use_dora pissa_* loraplus_* oft_* module_dropout freeze_trainable_layers "
              "freeze_trainable_modules freeze_extra_modules "

@@ -9,7 +9,7 @@ namespace {
 
 using enum RuleKind;
 
-/// Replaces ${key} in texts by the value of that key. Other expressions, such as ${eval:...}, stay.
+/// Replaces ${key} in texts by the value of that key. Keeps other expressions, such as ${eval:...}.
 void tune_prepare(Config& config, const ImportOptions&) {
   constexpr int kMaxReplaced = 8;
   constexpr size_t kMaxText = 4096;
@@ -45,7 +45,7 @@ Result tune_model(Importer& importer, const Entry& entry) {
     return importer.set("adapter.name", "lora", "the weights are in model.path");
   if (builder.find("classifier") != builder.npos || builder.find("vision") != builder.npos)
     return importer.refuse("Hearth has no " + builder, "model.path");
-  return equal("config.json in model.path decides");
+  return equal("Hearth reads the architecture from config.json in model.path");
 }
 
 Result tune_adapter_key(Importer& importer, const Entry& entry) {
@@ -85,11 +85,11 @@ Result tune_dataset(Importer& importer, const Entry& entry) {
     importer.set("data.train_on_prompt", config.text("dataset.train_on_input", "true"));
     if (importer.exists(source) && !has_nonempty(importer, source, "input"))
       return importer.set("data.template", "alpaca");
-    return importer.refuse("the prompt of records with an input has other words in Hearth", "data.template",
+    return importer.refuse("for records with an input, Hearth's prompt has another text", "data.template",
                            "alpaca");
   }
   if (file.empty())
-    return importer.refuse("the component has its data built in: " + name, "data.path", "data.jsonl");
+    return importer.refuse("the config names no data file for " + name, "data.path", "data.jsonl");
   const Result result = set_data(importer, file);
   if (name == "chat_dataset") {
     importer.set("data.train_on_prompt", config.text("dataset.train_on_input", "false"));
@@ -111,13 +111,13 @@ Result tune_dataset(Importer& importer, const Entry& entry) {
 }
 
 Result tune_split(Importer& importer, const Entry& entry) {
-  if (text_of(entry.value) == "train") return equal("the file holds this split");
-  return importer.refuse("a part of the dataset; write this part to the file", "data.path");
+  if (text_of(entry.value) == "train") return equal("the data file contains this split");
+  return importer.refuse("the split is a part of the dataset; write this part to the data file", "data.path");
 }
 
 Result tune_context(Importer& importer, const Entry& entry) {
   if (number_of(entry.value, 0) > 0) return importer.set("data.context", text_of(entry.value));
-  return importer.refuse("no limit of the sequence length", "data.context", "2048");
+  return importer.refuse("the config does not limit the sequence length", "data.context", "2048");
 }
 
 Result tune_optimizer(Importer& importer, const Entry& entry) {
@@ -128,16 +128,16 @@ Result tune_optimizer(Importer& importer, const Entry& entry) {
   return importer.refuse("Hearth has no optimizer " + name, "optimizer.name", "adamw");
 }
 
-/// AdamW's weight decay is 0.01 unless the config sets it; that of SGD is 0.
+/// Sets the weight decay. Its default is 0.01 for AdamW and 0 for SGD.
 Result tune_weight_decay(Importer& importer, const Entry& entry) {
   const bool is_sgd = tune_component(importer.config.text("optimizer._component_")) == "SGD";
-  if (is_sgd && entry.where.empty()) return equal("SGD's default");
+  if (is_sgd && entry.where.empty()) return equal("the default of SGD");
   return importer.set("optimizer.weight_decay", text_of(entry.value), "Hearth also decays norms and biases");
 }
 
 Result tune_betas(Importer& importer, const Entry& entry) {
   const std::vector<std::string> betas = texts_of(entry.value);
-  if (betas.size() != 2) return importer.refuse("expected two numbers", "optimizer.beta1");
+  if (betas.size() != 2) return importer.refuse("the value is not a list of two numbers", "optimizer.beta1");
   importer.set("optimizer.beta1", betas[0]);
   return importer.set("optimizer.beta2", betas[1]);
 }
@@ -160,13 +160,13 @@ Result tune_loss(Importer& importer, const Entry& entry) {
 Result tune_max_steps(Importer& importer, const Entry& entry) {
   const double epochs = importer.config.number("epochs", 1);
   return importer.set("train.steps", number_text(number_of(entry.value, 0) * epochs),
-                      "max_steps_per_epoch x epochs, if an epoch has that number of updates");
+                      "max_steps_per_epoch x epochs, if an epoch has at least that number of updates");
 }
 
 Result tune_validation(Importer& importer, const Entry& entry) {
   if (importer.config.has("dataset_val"))
-    return importer.refuse("a part of the dataset; write it to a file", "data.val_path");
-  return importer.set("data.val_share", text_of(entry.value), "no part is held out");
+    return importer.refuse("dataset_val is a part of a dataset; write this part to a file", "data.val_path");
+  return importer.set("data.val_share", text_of(entry.value), "torchtune holds out no data");
 }
 
 Result tune_dtype(Importer& importer, const Entry& entry) {
@@ -185,7 +185,7 @@ constexpr Rule kTuneRules[] = {
              "checkpointer.safe_serialization save_adapter_weights_only save_every_n_epochs "
              "tokenizer._component_ tokenizer.path "
              "tokenizer.merges_file tokenizer.merges_path tokenizer.vocab_path tokenizer.special_tokens_path",
-     .note = "the files in model.path decide"},
+     .note = "Hearth reads model and tokenizer from the files in model.path"},
     {.keys = "checkpointer.keep_last_n_checkpoints", .kind = take, .ours = "train.keep_checkpoints"},
     {.keys = "checkpointer.recipe_checkpoint resume_from_checkpoint",
      .kind = accept,
@@ -193,7 +193,7 @@ constexpr Rule kTuneRules[] = {
     {.keys = "checkpointer.adapter_checkpoint",
      .kind = accept,
      .ours = "adapter.path",
-     .note = "set a PEFT adapter"},
+     .note = "Hearth reads PEFT adapters, not torchtune's"},
     {.keys = "model._component_",
      .kind = convert,
      .ours = "adapter.name",
@@ -230,7 +230,7 @@ constexpr Rule kTuneRules[] = {
     {.keys = "tokenizer.max_seq_len",
      .kind = convert,
      .ours = "data.context",
-     .note = "absent: no limit",
+     .note = "0: no limit",
      .fallback = "0",
      .convert = tune_context},
     {.keys = "dataset._component_",
@@ -251,7 +251,7 @@ constexpr Rule kTuneRules[] = {
      .ours = "data.packing",
      .note = "packed samples do not attend to each other",
      .fallback = "false"},
-    {.keys = "dataset.split", .kind = convert, .note = "train", .convert = tune_split},
+    {.keys = "dataset.split", .kind = convert, .note = "only train", .convert = tune_split},
     {.keys = "dataset.split_across_pack",
      .kind = accept,
      .ours = "data.overlong",
@@ -260,7 +260,7 @@ constexpr Rule kTuneRules[] = {
     {.keys = "(validation)",
      .kind = convert,
      .ours = "data.val_share",
-     .note = "absent: nothing is held out",
+     .note = "torchtune holds out no data",
      .fallback = "0",
      .convert = tune_validation},
     {.keys = "run_val_every_n_steps",
@@ -276,7 +276,7 @@ constexpr Rule kTuneRules[] = {
     {.keys = "max_steps_per_epoch",
      .kind = convert,
      .ours = "train.steps",
-     .note = "x epochs",
+     .note = "max_steps_per_epoch x epochs",
      .convert = tune_max_steps},
     {.keys = "optimizer._component_",
      .kind = convert,
@@ -313,21 +313,21 @@ constexpr Rule kTuneRules[] = {
      .convert = tune_loss},
     {.keys = "loss.beta", .kind = take, .ours = "dpo.beta"},
     {.keys = "loss.label_smoothing", .kind = take, .ours = "dpo.label_smoothing"},
-    {.keys = "loss.num_output_chunks loss.ignore_index", .note = "implementation"},
+    {.keys = "loss.num_output_chunks loss.ignore_index", .note = "only the implementation differs"},
     {.keys = "dtype", .kind = convert, .ours = "precision", .note = "bf16, fp32", .convert = tune_dtype},
     {.keys = "seed", .kind = take, .ours = "seed", .note = "Hearth's random numbers are different"},
     {.keys = "shuffle", .kind = take, .ours = "data.shuffle"},
     {.keys = "log_every_n_steps", .kind = take, .ours = "train.log_every"},
     {.keys = "enable_activation_checkpointing enable_activation_offloading ac_mode ac_option low_cpu_ram "
              "fsdp_cpu_offload",
-     .note = "memory only; Hearth recomputes activations to meet `memory`"},
+     .note = "changes memory only; Hearth recomputes activations to meet the key `memory`"},
     {.keys = "output_dir name metric_logger.* profiler* log_level log_peak_memory_stats batch_size_val "
              "base_model_path save_* debug_*",
      .note = "output and logging; set the run folder by --out"},
     {.keys = "device compile tensor_parallel_* data_parallel_* custom_sharded_layers fsdp.* fsdp_* "
              "memory_efficient_fsdp_wrap "
              "use_distributed_state_dict cudnn_deterministic_mode clear_cache use_flex context_parallel_*",
-     .note = "how the work is distributed; see device, devices and parallel"},
+     .note = "distribution of the work; see the keys device, devices and parallel"},
     {.keys = "model.* tokenizer.* dataset.* datasets.* optimizer.* lr_scheduler.* loss.* checkpointer.* "
              "teacher_* kd_* ref_* reward_* policy_* "
              "value_* ppo_* quantizer* collate_fn* num_steps forward_batch_size max_generated_tokens "

@@ -7,7 +7,7 @@ using enum RuleKind;
 
 bool trl_has_adapter(const Importer& importer) { return importer.config.is_true("use_peft"); }
 
-/// True if the arguments are those of TRL's scripts rather than of Trainer alone.
+/// True if the arguments are those of DPO.
 bool trl_is_dpo(const Importer& importer) {
   for (const char* key : {"beta", "precompute_ref_log_probs", "label_smoothing", "max_prompt_length"})
     if (importer.config.find(key) != nullptr) return true;
@@ -41,14 +41,17 @@ Result trl_adapter_key(Importer& importer, const Entry& entry) {
                       text_of(entry.value));
 }
 
-/// The loss of chats covers all tokens unless assistant_only_loss is set, that of completions only these.
+/// Sets data.train_on_prompt. By default, TRL trains all tokens of chats, but only the completions of prompts
+/// with completions.
 Result trl_loss_mask(Importer& importer, const Entry& entry) {
-  if (trl_is_dpo(importer)) return no_effect("the loss compares answers");
+  if (trl_is_dpo(importer)) return no_effect("DPO compares answers");
   if (importer.config.is_true("assistant_only_loss") || importer.config.is_true("completion_only_loss"))
     return importer.set("data.train_on_prompt", "false");
   const Value record = first_record(importer, importer.config.text("dataset_name"));
   if (!record.is_object())
-    return importer.refuse("chats: true; prompts with completions: false", "data.train_on_prompt");
+    return importer.refuse(
+        "the value depends on the data: true for chats, false for prompts with completions",
+        "data.train_on_prompt");
   const bool has_completions = record.contains("completion") && entry.value != Value(false);
   return importer.set("data.train_on_prompt", has_completions ? "false" : "true");
 }
@@ -69,12 +72,12 @@ constexpr Rule kTrlRules[] = {
     {.keys = "dataset_name dataset",
      .kind = convert,
      .ours = "data.path",
-     .note = "a file; of a dataset on the hub, the file to write",
+     .note = "a file; for a dataset on the hub, the file to which you write it",
      .convert = trl_dataset},
     {.keys = "dataset_train_split",
      .kind = accept,
      .values = "train",
-     .note = "write this split to the file"},
+     .note = "the split is a part of the dataset; write this part to the data file"},
     {.keys = "dataset_test_split dataset_config dataset_streaming dataset_num_proc dataset_kwargs* "
              "dataset_batch_size",
      .note = "preparation of the data"},
@@ -82,7 +85,7 @@ constexpr Rule kTrlRules[] = {
     {.keys = "test_split_size",
      .kind = take,
      .ours = "data.val_share",
-     .note = "the last part of the data",
+     .note = "Hearth holds out the last part of the data",
      .fallback = "0"},
     {.keys = "max_length max_seq_length", .kind = take, .ours = "data.context", .fallback = "1024"},
     {.keys = "truncation_mode", .kind = accept, .values = "keep_start", .note = "Hearth keeps the start"},
@@ -96,7 +99,7 @@ constexpr Rule kTrlRules[] = {
     {.keys = "assistant_only_loss",
      .kind = convert,
      .ours = "data.train_on_prompt",
-     .note = "absent: chats are trained in full",
+     .note = "false: all tokens of chats are trained",
      .fallback = "false",
      .convert = trl_loss_mask},
     {.keys = "completion_only_loss",
@@ -107,7 +110,7 @@ constexpr Rule kTrlRules[] = {
     {.keys = "chat_template_path", .kind = take, .ours = "data.template"},
     {.keys = "eos_token",
      .kind = convert,
-     .note = "only that of the tokenizer",
+     .note = "accepted if the tokenizer has the same token",
      .convert = convert_special_token},
     {.keys = "use_peft", .kind = convert, .ours = "adapter.name", .convert = trl_use_peft},
     {.keys = "lora_r", .kind = convert, .ours = "adapter.rank", .fallback = "16", .convert = trl_adapter_key},
@@ -140,13 +143,13 @@ constexpr Rule kTrlRules[] = {
      .kind = accept,
      .ours = "adapter.quantize",
      .values = "nf4",
-     .note = "Hearth has nf4"},
+     .note = "Hearth has only nf4"},
     {.keys = "use_bnb_nested_quant bnb_4bit_quant_storage",
      .note = "storage of the scales of quantized weights"},
     {.keys = "loss_type",
      .kind = accept,
      .values = "nll|sigmoid|[sigmoid]",
-     .note = "Hearth has cross entropy and DPO's sigmoid loss"},
+     .note = "Hearth has only cross entropy and DPO's sigmoid loss"},
     {.keys = "beta",
      .kind = convert,
      .ours = "dpo.beta",
@@ -158,9 +161,9 @@ constexpr Rule kTrlRules[] = {
      .note = "sets train.objective=dpo",
      .convert = trl_beta},
     {.keys = "max_prompt_length precompute_ref_* disable_dropout",
-     .note = "of DPO; limits of data.context apply"},
+     .note = "only for DPO; data.context sets the limit"},
     {.keys = "torch_dtype dtype model_revision model_init_kwargs* attn_implementation",
-     .note = "how the model is loaded; see precision"},
+     .note = "loading of the model; see the key precision"},
     {.keys = "learning_rate", .kind = take, .ours = "optimizer.lr", .fallback = "0.00002"},
     {.keys = "optim",
      .kind = take,
