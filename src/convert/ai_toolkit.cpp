@@ -10,7 +10,7 @@ using enum RuleKind;
 
 constexpr std::string_view kProcess = "config.process.";
 
-/// Removes the prefix of the first process from the keys.
+/// Removes the prefix "config.process." from the keys.
 void toolkit_prepare(Config& config, const ImportOptions&) {
   for (Entry& entry : config.entries())
     if (entry.key.starts_with(kProcess)) entry.key = entry.key.substr(kProcess.size());
@@ -29,7 +29,8 @@ Result toolkit_network(Importer& importer, const Entry& entry) {
   if (text_of(entry.value) != "lora")
     return importer.refuse("Hearth has no network " + text_of(entry.value), "adapter.name", "lora");
   importer.set("adapter.name", "lora");
-  return set_flux_targets(importer, "proj_out is also the name of the last layer, which has an adapter, too");
+  return set_flux_targets(importer,
+                          "proj_out also matches the last layer, which therefore has an adapter, too");
 }
 
 Result toolkit_model(Importer& importer, const Entry& entry) {
@@ -38,17 +39,17 @@ Result toolkit_model(Importer& importer, const Entry& entry) {
   const bool is_flux =
       importer.config.is_true("model.is_flux") || importer.config.text("model.arch").starts_with("flux");
   if (is_flux || importer.exists(name)) return result;
-  return importer.refuse("Hearth has FLUX.1 and FLUX.2 only", "model.path");
+  return importer.refuse("Hearth can import only FLUX.1 and FLUX.2", "model.path");
 }
 
 Result toolkit_arch(Importer& importer, const Entry& entry) {
   const std::string arch = text_of(entry.value);
   if (arch == "flux" || arch == "flux2" || arch == "flux2_klein_4b" || arch == "flux2_klein_9b")
-    return equal("config.json of the model decides");
+    return equal("Hearth reads the architecture from config.json of the model");
   return importer.refuse("Hearth has no architecture " + arch, "model.path");
 }
 
-/// Several resolutions train every image at each of them.
+/// Converts the resolution of the first dataset. ai-toolkit trains every image at each resolution.
 Result toolkit_resolution(Importer& importer, const Entry& entry) {
   if (entry.path.find("datasets[0]") == std::string::npos)
     return importer.refuse("Hearth reads one folder", "data.image_size");
@@ -75,7 +76,7 @@ Result toolkit_timesteps(Importer& importer, const Entry& entry) {
   if (type == "sigmoid" || type == "flux_shift") return importer.set("diffuse.sampling", type);
   if (type == "linear") return importer.set("diffuse.sampling", "uniform");
   if (type == "shift")
-    return importer.set("diffuse.sampling", "flux_shift", "shifted by the number of tokens");
+    return importer.set("diffuse.sampling", "flux_shift", "the shift depends on the number of tokens");
   return importer.refuse("Hearth has no timesteps of type " + type, "diffuse.sampling", "sigmoid");
 }
 
@@ -84,7 +85,7 @@ Result toolkit_quantize(Importer& importer, const Entry& entry) {
   const std::string type = importer.config.text("model.qtype", "qfloat8");
   if (type == "qfloat8" || type == "float8") return importer.set("adapter.quantize", "fp8");
   if (type == "qint8" || type == "int8") return importer.set("adapter.quantize", "int8");
-  return importer.refuse("Hearth has no " + type, "adapter.quantize", "fp8");
+  return importer.refuse("Hearth has no quantization to " + type, "adapter.quantize", "fp8");
 }
 
 Result toolkit_accumulate(Importer& importer, const Entry& entry) {
@@ -92,7 +93,7 @@ Result toolkit_accumulate(Importer& importer, const Entry& entry) {
   return importer.set("train.accumulate", text_of(entry.value));
 }
 
-/// Variables such as [trigger] are replaced in the text of prompts.
+/// Replaces the variable [trigger] in prompts.
 Result toolkit_prompts(Importer& importer, const Entry& entry) {
   std::vector<std::string> prompts = texts_of(entry.value);
   for (std::string& prompt : prompts)
@@ -103,7 +104,8 @@ Result toolkit_prompts(Importer& importer, const Entry& entry) {
 
 Result toolkit_caption_ext(Importer& importer, const Entry& entry) {
   const std::string extension = text_of(entry.value);
-  if (extension == "txt" || extension == ".txt" || extension == "caption") return equal("Hearth reads it");
+  if (extension == "txt" || extension == ".txt" || extension == "caption")
+    return equal("Hearth reads these files");
   return importer.refuse("Hearth reads .txt and .caption files");
 }
 
@@ -125,18 +127,18 @@ constexpr Rule kToolkitRules[] = {
     {.keys = "network.transformer_only",
      .kind = accept,
      .values = "true",
-     .note = "Hearth adapts the blocks"},
+     .note = "Hearth has adapters in the blocks only"},
     {.keys = "datasets.folder_path",
      .kind = convert,
      .ours = "data.path",
      .note = "one folder",
      .convert = toolkit_folder},
-    {.keys = "datasets.caption_ext", .kind = convert, .note = "txt", .convert = toolkit_caption_ext},
+    {.keys = "datasets.caption_ext", .kind = convert, .note = "txt, caption", .convert = toolkit_caption_ext},
     {.keys = "datasets.caption_dropout_rate", .kind = take, .ours = "diffuse.dropout", .fallback = "0"},
     {.keys = "datasets.resolution",
      .kind = convert,
      .ours = "data.image_size",
-     .note = "the largest; several are refused",
+     .note = "the largest one; several different ones are refused",
      .fallback = "512",
      .convert = toolkit_resolution},
     {.keys = "datasets.cache_* datasets.num_workers datasets.prefetch_factor "
@@ -154,14 +156,14 @@ constexpr Rule kToolkitRules[] = {
              "datasets.num_frames",
      .kind = accept,
      .values = "1",
-     .note = "call the folder 10_name for 10 repeats"},
+     .note = "Hearth has no such feature; for 10 repeats rename the folder to 10_name"},
     {.keys = "datasets.shrink_video_to_frames datasets.fps datasets.replay_transforms datasets.keep_tokens "
              "datasets.full_size_control_images datasets.type",
-     .note = "of videos, control images or shuffled captions"},
+     .note = "only for videos, control images or shuffled captions"},
     {.keys = "(validation)",
      .kind = take,
      .ours = "data.val_share",
-     .note = "no images are held out",
+     .note = "ai-toolkit holds out no images",
      .fallback = "0"},
     {.keys = "train.steps", .kind = take, .ours = "train.steps", .fallback = "1000"},
     {.keys = "train.batch_size", .kind = take, .ours = "train.batch", .fallback = "1"},
@@ -211,8 +213,8 @@ constexpr Rule kToolkitRules[] = {
     {.keys = "train.content_or_style",
      .kind = accept,
      .values = "balanced",
-     .note = "Hearth draws timesteps without this bias"},
-    {.keys = "train.loss_type", .kind = accept, .values = "mse", .note = "Hearth has the squared error"},
+     .note = "Hearth samples timesteps without this bias"},
+    {.keys = "train.loss_type", .kind = accept, .values = "mse", .note = "Hearth has only the squared error"},
     {.keys = "train.min_denoising_steps",
      .kind = accept,
      .values = "0",
@@ -225,9 +227,9 @@ constexpr Rule kToolkitRules[] = {
     {.keys = "train.gradient_checkpointing train.cache_text_embeddings train.unload_text_encoder "
              "train.disable_sampling train.skip_first_sample "
              "train.force_first_sample train.sdp train.xformers train.attention_backend train.unet_lr_*",
-     .note = "implementation"},
+     .note = "only the implementation differs"},
     {.keys = "train.text_encoder_lr train.refiner_lr train.embedding_lr train.adapter_lr train.train_refiner",
-     .note = "of parts that are not trained"},
+     .note = "only for parts that are not trained"},
     {.keys = "model.name_or_path", .kind = convert, .ours = "model.path", .convert = toolkit_model},
     {.keys = "model.is_flux", .kind = accept, .values = "true", .note = "Hearth has FLUX only"},
     {.keys = "model.arch",

@@ -38,14 +38,14 @@ void kohya_prepare(Config& config, const ImportOptions& options) {
 }
 
 Result kohya_dataset_config(Importer& importer, const Entry& entry) {
-  if (importer.exists(text_of(entry.value))) return no_effect("its keys follow");
-  return importer.refuse("there is no such file", "data.path");
+  if (importer.exists(text_of(entry.value))) return no_effect("the keys of this file are imported, too");
+  return importer.refuse("there is no such file; correct the path", "data.path");
 }
 
 Result kohya_model(Importer& importer, const Entry& entry) {
   const std::string name = text_of(entry.value);
   if (!name.ends_with(".safetensors") && !name.ends_with(".sft")) return convert_model(importer, entry);
-  return importer.refuse("Hearth reads text encoders and autoencoder of a diffusers folder", "model.path",
+  return importer.refuse("Hearth needs a diffusers folder, with text encoders and autoencoder", "model.path",
                          name);
 }
 
@@ -53,10 +53,11 @@ Result kohya_module(Importer& importer, const Entry& entry) {
   if (text_of(entry.value) != "networks.lora_flux")
     return importer.refuse("Hearth has LoRA of FLUX only", "adapter.name");
   importer.set("adapter.name", "lora");
-  return set_flux_targets(importer, "one matrix each for q, k, v and MLP, which sd-scripts fuses");
+  return set_flux_targets(importer,
+                          "one adapter each for q, k, v and MLP, for which sd-scripts has one together");
 }
 
-/// The folder of images: one for training, and one for prior preservation.
+/// Sets data.path to the folder of training images, or diffuse.prior to the folder for prior preservation.
 Result kohya_image_dir(Importer& importer, const Entry& entry) {
   const std::string prefix = entry.path.substr(0, entry.path.rfind('.') + 1);
   for (const Entry& other : importer.config.entries())
@@ -68,14 +69,17 @@ Result kohya_image_dir(Importer& importer, const Entry& entry) {
   return importer.set_text("data.path", text_of(entry.value));
 }
 
-/// With one folder, repeats only make an epoch longer.
+/// Multiplies train.epochs by the repeats: with one folder, repeats only make an epoch longer.
 Result kohya_repeats(Importer& importer, const Entry& entry) {
   const double repeats = number_of(entry.value, 1);
   size_t num_folders = 0;
   for (const Entry& other : importer.config.entries()) num_folders += other.key == "dataset.image_dir";
   if (repeats == 1) return equal("images are used once per epoch");
   if (num_folders > 1)
-    return importer.refuse(fmt::format("call the folder {}_name", number_text(repeats)), "data.path");
+    return importer.refuse(
+        fmt::format("rename the folder to {}_name and move it into one folder with the others",
+                    number_text(repeats)),
+        "data.path");
   const double epochs = importer.config.number("max_train_epochs", 0);
   if (epochs < 1) return no_effect("the number of updates is set");
   return importer.set("train.epochs", number_text(std::round(epochs * repeats)),
@@ -92,12 +96,13 @@ Result kohya_steps(Importer& importer, const Entry& entry) {
   return importer.set("train.steps", text_of(entry.value));
 }
 
-/// Words for images without a caption.
+/// Converts the caption of images without a caption file.
 Result kohya_class_tokens(Importer& importer, const Entry& entry) {
   const std::string folder = importer.config.text("dataset.image_dir");
   if (!importer.exists(folder) || !fs::is_directory(folder))
-    return importer.refuse("a caption for images without one; diffuse.trigger is put before all captions",
-                           "diffuse.trigger");
+    return importer.refuse(
+        "a caption for images without one, but Hearth puts diffuse.trigger before all captions",
+        "diffuse.trigger");
   for (const auto& file : fs::directory_iterator(folder))
     if (file.path().extension() == ".txt" || file.path().extension() == ".caption")
       return no_effect("the images have captions");
@@ -108,7 +113,7 @@ Result kohya_bucket_side(Importer& importer, const Entry& entry) {
   const double side = number_of(entry.value, 0), size = importer.config.number("dataset.resolution", side);
   const bool cuts = entry.key.ends_with("min_bucket_reso") ? side > size : side < size;
   if (cuts) return importer.refuse("Hearth's buckets have the area of data.image_size", "data.image_size");
-  return no_effect("limits extreme aspect ratios only");
+  return no_effect("only limits extreme aspect ratios");
 }
 
 Result kohya_rate(Importer& importer, const Entry& entry) {
@@ -117,7 +122,7 @@ Result kohya_rate(Importer& importer, const Entry& entry) {
   return importer.set("optimizer.lr", text_of(entry.value));
 }
 
-/// The text encoder of CLIP is trained, too, unless this is excluded.
+/// Refuses to train CLIP's text encoder, which sd-scripts trains unless a key excludes it.
 Result kohya_denoiser_only(Importer& importer, const Entry& entry) {
   const bool is_excluded = !is_off(entry.value) || importer.config.is_true("cache_text_encoder_outputs") ||
                            importer.config.is_true("cache_text_encoder_outputs_to_disk");
@@ -125,7 +130,7 @@ Result kohya_denoiser_only(Importer& importer, const Entry& entry) {
   return importer.refuse("sd-scripts trains the text encoder, too; Hearth trains the denoiser only");
 }
 
-/// Arguments such as ["weight_decay=0.01", "betas=0.9,0.99"].
+/// Converts arguments such as ["weight_decay=0.01", "betas=0.9,0.99"].
 Result kohya_optimizer_args(Importer& importer, const Entry& entry) {
   std::string detail;
   for (const Value& argument : entry.value.is_array() ? entry.value : Value::array({entry.value})) {
@@ -152,7 +157,7 @@ Result kohya_optimizer_args(Importer& importer, const Entry& entry) {
   return {Fate::taken, detail};
 }
 
-/// AdamW's weight decay is 0.01 unless optimizer_args sets it.
+/// Sets AdamW's default weight decay, unless optimizer_args sets it.
 Result kohya_weight_decay(Importer& importer, const Entry& entry) {
   const std::string arguments = importer.config.text("optimizer_args");
   if (arguments.find("weight_decay") != std::string::npos) return no_effect("set by optimizer_args");
@@ -182,17 +187,17 @@ constexpr Rule kKohyaRules[] = {
     {.keys = "network_alpha", .kind = take, .ours = "adapter.alpha", .fallback = "1"},
     {.keys = "network_train_unet_only",
      .kind = convert,
-     .note = "only the denoiser is trained",
+     .note = "Hearth trains the denoiser only",
      .fallback = "false",
      .convert = kohya_denoiser_only},
     {.keys = "dataset_config",
      .kind = convert,
-     .note = "its keys are imported, too",
+     .note = "the keys of this file are imported, too",
      .convert = kohya_dataset_config},
     {.keys = "train_data_dir",
      .kind = take,
      .ours = "data.path",
-     .note = "subfolders such as 10_name have repeats"},
+     .note = "images in a subfolder such as 10_name are repeated 10 times"},
     {.keys = "reg_data_dir", .kind = take, .ours = "diffuse.prior"},
     {.keys = "(data)", .kind = take, .ours = "data.kind", .fallback = "captions"},
     {.keys = "(objective)", .kind = take, .ours = "train.objective", .fallback = "flow"},
@@ -205,7 +210,7 @@ constexpr Rule kKohyaRules[] = {
     {.keys = "dataset.num_repeats dataset_repeats",
      .kind = convert,
      .ours = "train.epochs",
-     .note = "one folder: epochs x repeats; several: names such as 10_name",
+     .note = "one folder: max_train_epochs x num_repeats; several folders: names such as 10_name",
      .convert = kohya_repeats},
     {.keys = "dataset.class_tokens",
      .kind = convert,
@@ -215,7 +220,7 @@ constexpr Rule kKohyaRules[] = {
     {.keys = "dataset.resolution resolution",
      .kind = convert,
      .ours = "data.image_size",
-     .note = "squares",
+     .note = "only squares",
      .fallback = "512",
      .convert = convert_resolution},
     {.keys = "dataset.batch_size train_batch_size", .kind = take, .ours = "train.batch", .fallback = "1"},
@@ -225,7 +230,7 @@ constexpr Rule kKohyaRules[] = {
      .note = "Hearth always keeps aspect ratios"},
     {.keys = "dataset.min_bucket_reso dataset.max_bucket_reso min_bucket_reso max_bucket_reso",
      .kind = convert,
-     .note = "only extreme aspect ratios",
+     .note = "accepted if it only limits extreme aspect ratios",
      .convert = kohya_bucket_side},
     {.keys = "dataset.bucket_reso_steps bucket_reso_steps",
      .kind = accept,
@@ -251,7 +256,7 @@ constexpr Rule kKohyaRules[] = {
              "caption_separator "
              "dataset.secondary_separator dataset.validation_seed validation_seed dataset.cache_info "
              "cache_info",
-     .note = "of shuffled captions, or of the cache"},
+     .note = "only for shuffled captions or for the cache"},
     {.keys = "dataset.network_multiplier",
      .kind = accept,
      .values = "1",
@@ -265,7 +270,7 @@ constexpr Rule kKohyaRules[] = {
     {.keys = "max_train_epochs",
      .kind = convert,
      .ours = "train.epochs",
-     .note = "x num_repeats",
+     .note = "max_train_epochs x num_repeats",
      .convert = kohya_epochs},
     {.keys = "learning_rate unet_lr",
      .kind = convert,
@@ -326,7 +331,7 @@ constexpr Rule kKohyaRules[] = {
      .note = "Hearth trains on the raw prediction",
      .fallback = "sigma_scaled"},
     {.keys = "weighting_scheme logit_mean logit_std mode_scale",
-     .note = "of model_prediction_type=sigma_scaled"},
+     .note = "only for model_prediction_type=sigma_scaled"},
     {.keys = "guidance_scale",
      .kind = accept,
      .values = "1",
@@ -339,7 +344,7 @@ constexpr Rule kKohyaRules[] = {
      .note = "set adapter.quantize=fp8"},
     {.keys = "min_timestep", .kind = accept, .values = "0", .note = "Hearth trains at all timesteps"},
     {.keys = "max_timestep", .kind = accept, .values = "1000", .note = "Hearth trains at all timesteps"},
-    {.keys = "loss_type", .kind = accept, .values = "l2", .note = "Hearth has the squared error"},
+    {.keys = "loss_type", .kind = accept, .values = "l2", .note = "Hearth has only the squared error"},
     {.keys = "save_every_n_steps", .kind = take, .ours = "train.checkpoint_every"},
     {.keys = "sample_every_n_steps", .kind = take, .ours = "train.eval_every"},
     {.keys = "sample_prompts sample_at_first sample_every_n_epochs sample_sampler",

@@ -66,16 +66,16 @@ Result yolo_data(Importer& importer, const Entry& entry) {
   const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
   if (name == "data.yaml" || name == "data.yml" || name == "dataset.yaml")
     return importer.set_text("data.path", folder);
-  return importer.refuse("copy it as data.yaml into the folder of the data", "data.path", folder);
+  return importer.refuse("copy the file as data.yaml into the folder of the data", "data.path", folder);
 }
 
 Result yolo_task(Importer& importer, const Entry& entry) {
   const std::string task = text_of(entry.value);
-  if (task == "detect" || task == "classify") return equal("data.kind and model.name decide");
-  return importer.refuse("Hearth imports detection and classification", "data.kind");
+  if (task == "detect" || task == "classify") return equal("data.kind and model.name select the task");
+  return importer.refuse("only detection and classification can be imported", "data.kind");
 }
 
-/// The nearest model by its size: n, s, m, l or x before the extension.
+/// Selects the model of the nearest size: n, s, m, l or x before the extension.
 Result yolo_model(Importer& importer, const Entry& entry) {
   const std::string name = fs::path(text_of(entry.value)).stem().string();
   if (importer.config.text("task", "detect") == "classify" || name.ends_with("-cls"))
@@ -88,7 +88,7 @@ Result yolo_model(Importer& importer, const Entry& entry) {
   return importer.refuse("Hearth has YOLOX instead of " + name, "model.name", nearest);
 }
 
-/// Number of images after which weights are updated, at most 64 (nbs).
+/// Returns the number of micro-batches of an update, which together have about nbs (64) images.
 double yolo_accumulate(const Importer& importer) {
   const double batch = importer.config.number("batch", 16), nominal = importer.config.number("nbs", 64);
   return std::max(1.0, std::round(nominal / std::max(1.0, batch)));
@@ -97,18 +97,20 @@ double yolo_accumulate(const Importer& importer) {
 Result yolo_batch(Importer& importer, const Entry& entry) {
   const double batch = number_of(entry.value, 16);
   if (batch < 1 || batch != std::round(batch))
-    return importer.refuse("a share of the GPU's memory", "train.batch", "16");
+    return importer.refuse(
+        "the batch is a fraction of the GPU's memory; hearth plan computes the largest one", "train.batch",
+        "16");
   importer.set("train.accumulate", number_text(yolo_accumulate(importer)));
   return importer.set("train.batch", number_text(batch),
                       fmt::format("train.accumulate={}, from nbs", yolo_accumulate(importer)));
 }
 
-/// Weight decay is scaled by batch x accumulate / nbs.
+/// Sets the weight decay, which ultralytics scales by batch x accumulate / nbs.
 Result yolo_weight_decay(Importer& importer, const Entry& entry) {
   const double scale = importer.config.number("batch", 16) * yolo_accumulate(importer) /
                        std::max(1.0, importer.config.number("nbs", 64));
   return importer.set("optimizer.weight_decay", number_text(number_of(entry.value, 0) * scale),
-                      "x batch x accumulate / nbs; Hearth also decays norms and biases");
+                      "weight_decay x batch x train.accumulate / nbs; Hearth also decays norms and biases");
 }
 
 Result yolo_optimizer(Importer& importer, const Entry& entry) {
@@ -121,11 +123,12 @@ Result yolo_optimizer(Importer& importer, const Entry& entry) {
   }
   importer.set("optimizer.beta1", number_text(momentum));
   if (name == "AdamW") return importer.set("optimizer.name", "adamw");
-  return importer.refuse(name == "auto" ? "auto chooses by the number of updates" : "Hearth has no " + name,
-                         "optimizer.name", "adamw");
+  return importer.refuse(
+      name == "auto" ? "auto selects an optimizer by the number of updates" : "Hearth has no " + name,
+      "optimizer.name", "adamw");
 }
 
-/// Without cos_lr, the rate falls linearly from lr0 to lr0 x lrf.
+/// Sets the schedule. Without cos_lr, the learning rate falls linearly from lr0 to lr0 x lrf.
 Result yolo_schedule(Importer& importer, const Entry& entry) {
   const double last = importer.config.number("lr0", 0.01) * importer.config.number("lrf", 0.01);
   importer.set("schedule.min_lr", number_text(last));
@@ -138,12 +141,13 @@ Result yolo_warmup(Importer& importer, const Entry& entry) {
   if (epochs <= 0) return importer.set("schedule.warmup_steps", "0");
   const auto updates = importer.updates();
   if (!updates || total <= 0)
-    return importer.refuse("epochs, whose number of updates is unknown until the data are here",
-                           "schedule.warmup_steps");
+    return importer.refuse(
+        "the value is a number of epochs, whose number of updates is unknown without the data",
+        "schedule.warmup_steps");
   return importer.set("schedule.warmup_steps", number_text(std::round(*updates * epochs / total)));
 }
 
-/// Momentum and the rate of biases change during warmup, too.
+/// Refuses the warmup of momentum and of the learning rate of biases.
 Result yolo_warmup_detail(Importer& importer, const Entry&) {
   if (importer.config.number("warmup_epochs", 3) <= 0) return no_effect("there is no warmup");
   return importer.refuse("Hearth warms up the learning rate only");
@@ -170,12 +174,12 @@ Result yolo_hsv(Importer& importer, const Entry&) {
 
 Result yolo_multi_scale(Importer& importer, const Entry& entry) {
   if (is_off(entry.value)) return equal("one size");
-  return importer.refuse("list the sides", "detect.sizes");
+  return importer.refuse("Hearth needs a list of sides", "detect.sizes");
 }
 
 Result yolo_pretrained(Importer& importer, const Entry& entry) {
   if (is_off(entry.value)) return equal("random weights");
-  return importer.refuse("weights of other models do not fit", "init");
+  return importer.refuse("the weights of another model do not fit", "init");
 }
 
 Result yolo_amp(Importer& importer, const Entry& entry) {
@@ -208,13 +212,17 @@ constexpr Rule kYoloRules[] = {
      .kind = convert,
      .note = "read from data.yaml",
      .convert = yolo_file_key},
-    {.keys = "data.download data.minival data.roboflow* data.channels", .note = "not needed"},
+    {.keys = "data.download data.minival data.roboflow* data.channels", .note = "Hearth does not need it"},
     {.keys = "epochs", .kind = take, .ours = "train.epochs", .fallback = "100"},
-    {.keys = "patience", .kind = take, .ours = "train.early_stop", .note = "evaluations", .fallback = "100"},
+    {.keys = "patience",
+     .kind = take,
+     .ours = "train.early_stop",
+     .note = "number of evaluations",
+     .fallback = "100"},
     {.keys = "batch",
      .kind = convert,
      .ours = "train.batch",
-     .note = "and train.accumulate = nbs / batch",
+     .note = "train.accumulate is set to nbs / batch",
      .fallback = "16",
      .convert = yolo_batch},
     {.keys = "nbs", .kind = part, .note = "see batch"},
@@ -233,13 +241,13 @@ constexpr Rule kYoloRules[] = {
     {.keys = "cos_lr",
      .kind = convert,
      .ours = "schedule.name",
-     .note = "true; schedule.min_lr = lr0 x lrf",
+     .note = "only true; schedule.min_lr = lr0 x lrf",
      .fallback = "false",
      .convert = yolo_schedule},
     {.keys = "weight_decay",
      .kind = convert,
      .ours = "optimizer.weight_decay",
-     .note = "x batch x accumulate / nbs",
+     .note = "weight_decay x batch x train.accumulate / nbs",
      .fallback = "0.0005",
      .convert = yolo_weight_decay},
     {.keys = "warmup_epochs",
@@ -289,33 +297,33 @@ constexpr Rule kYoloRules[] = {
     {.keys = "hsv_v",
      .kind = convert,
      .ours = "detect.hsv",
-     .note = "all 0, or YOLOX's amounts",
+     .note = "off if all values are 0, otherwise on with YOLOX's amounts",
      .fallback = "0.4",
      .convert = yolo_hsv},
     {.keys = "hsv_h hsv_s", .kind = part, .note = "see hsv_v"},
     {.keys = "multi_scale",
      .kind = convert,
      .ours = "detect.sizes",
-     .note = "off",
+     .note = "only off",
      .convert = yolo_multi_scale},
-    {.keys = "pretrained", .kind = convert, .ours = "init", .note = "false", .convert = yolo_pretrained},
+    {.keys = "pretrained", .kind = convert, .ours = "init", .note = "only false", .convert = yolo_pretrained},
     {.keys = "amp",
      .kind = convert,
      .ours = "precision",
      .note = "fp16 or fp32",
      .fallback = "true",
      .convert = yolo_amp},
-    {.keys = "dropout", .kind = accept, .note = "of classifiers"},
+    {.keys = "dropout", .kind = accept, .note = "Hearth has no dropout in these classifiers"},
     {.keys = "fraction", .kind = accept, .values = "1", .note = "Hearth trains on all images"},
-    {.keys = "val", .kind = accept, .values = "true", .note = "Hearth evaluates"},
-    {.keys = "iou", .kind = take, .ours = "detect.nms", .note = "of evaluations"},
-    {.keys = "max_det", .kind = take, .ours = "detect.max_detections", .note = "of evaluations"},
-    {.keys = "conf", .kind = take, .ours = "detect.score", .note = "of evaluations"},
-    {.keys = "box cls dfl pose kobj rle angle cls_pw", .note = "weights of losses of another model"},
+    {.keys = "val", .kind = accept, .values = "true", .note = "Hearth always evaluates"},
+    {.keys = "iou", .kind = take, .ours = "detect.nms", .note = "used in evaluations"},
+    {.keys = "max_det", .kind = take, .ours = "detect.max_detections", .note = "used in evaluations"},
+    {.keys = "conf", .kind = take, .ours = "detect.score", .note = "used in evaluations"},
+    {.keys = "box cls dfl pose kobj rle angle cls_pw", .note = "weights of losses that YOLOX does not have"},
     {.keys = "auto_augment erasing crop_fraction",
      .kind = accept,
-     .note = "of classifiers; Hearth has data.flip and data.crop_padding"},
-    {.keys = "overlap_mask mask_ratio copy_paste_mode retina_masks", .note = "of segmentation"},
+     .note = "only for classifiers; Hearth has data.flip and data.crop_padding"},
+    {.keys = "overlap_mask mask_ratio copy_paste_mode retina_masks", .note = "only for segmentation"},
     {.keys = "boxes line_thickness v5loader save save_period cache device project name exist_ok verbose "
              "deterministic profile plots "
              "save_json save_hybrid save_dir "
