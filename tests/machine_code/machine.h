@@ -27,7 +27,7 @@ struct Settings {
   Order order = Order::forward;  ///< of blocks, and of a block's waves between barriers
   uint64_t seed = 1;
   uint32_t poison = 0x7fbadbad;
-  bool counts = false;       ///< fills Counts::counters
+  bool counts = false;      ///< fills Counts::counters
   uint64_t max_blocks = 0;  ///< of a launch that run, spread over it; 0: all. The rest writes nothing.
 };
 Settings& settings();
