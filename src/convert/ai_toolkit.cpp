@@ -35,7 +35,7 @@ Result toolkit_network(Importer& importer, const Entry& entry) {
 
 Result toolkit_model(Importer& importer, const Entry& entry) {
   const std::string name = text_of(entry.value);
-  const Result result = convert_model(importer, entry);
+  Result result = convert_model(importer, entry);
   const bool is_flux =
       importer.config.is_true("model.is_flux") || importer.config.text("model.arch").starts_with("flux");
   if (is_flux || importer.exists(name)) return result;

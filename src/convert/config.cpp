@@ -67,8 +67,9 @@ void read_yaml(const YAML::Node& node, const std::string& path, const std::strin
       const std::string name = pair.first.IsScalar() ? pair.first.Scalar() : "?";
       if (!seen.insert(name).second)
         user_error("{}:{}: '{}' is set twice; remove one of them", file, pair.first.Mark().line + 1, name);
-      const std::string dot = key.empty() ? "" : ".";
-      read_yaml(pair.second, path + dot + name, key + dot + name, file, entries);
+      const char* const dot = key.empty() ? "" : ".";
+      read_yaml(pair.second, fmt::format("{}{}{}", path, dot, name), fmt::format("{}{}{}", key, dot, name),
+                file, entries);
     }
   } else if (node.IsSequence() && !is_plain_list(node)) {
     for (size_t i = 0; i < node.size(); ++i)
@@ -91,9 +92,10 @@ bool is_plain_list(const Value& value) {
 void read_json(const Value& value, const std::string& path, const std::string& key, const std::string& file,
                std::vector<Entry>& entries) {
   if (value.is_object() && !value.empty()) {
-    const std::string dot = key.empty() ? "" : ".";
+    const char* const dot = key.empty() ? "" : ".";
     for (const auto& [name, inner] : value.items())
-      read_json(inner, path + dot + name, key + dot + name, file, entries);
+      read_json(inner, fmt::format("{}{}{}", path, dot, name), fmt::format("{}{}{}", key, dot, name), file,
+                entries);
   } else if (value.is_array() && !is_plain_list(value)) {
     for (size_t i = 0; i < value.size(); ++i)
       read_json(value[i], fmt::format("{}[{}]", path, i), key, file, entries);

@@ -97,7 +97,6 @@ Result apply(Importer& importer, const Rule& rule, const Entry& entry) {
     case RuleKind::take:
       return apply_take(importer, rule, entry);
     case RuleKind::without_effect:
-      return no_effect(note);
     case RuleKind::part:
       return no_effect(note);
     case RuleKind::convert:
