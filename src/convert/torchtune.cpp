@@ -90,7 +90,7 @@ Result tune_dataset(Importer& importer, const Entry& entry) {
   }
   if (file.empty())
     return importer.refuse("the config names no data file for " + name, "data.path", "data.jsonl");
-  const Result result = set_data(importer, file);
+  Result result = set_data(importer, file);
   if (name == "chat_dataset") {
     importer.set("data.train_on_prompt", config.text("dataset.train_on_input", "false"));
     importer.set("data.format",
