@@ -24,7 +24,6 @@ using namespace std::chrono_literals;
 using Json = nlohmann::ordered_json;
 using net::Exchange;
 using net::HttpFault;
-using net::HttpReply;
 
 constexpr auto kRefresh = 1s;
 constexpr int kRefreshesPerFullRefresh = 4;
