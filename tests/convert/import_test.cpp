@@ -252,9 +252,9 @@ enable_bucket = true
 resolution = [768, 768]
 batch_size = 2
   [[datasets.subsets]]
-  image_dir = "~/fotos f)"
-                                 "\xC3\xBCr sp\xC3\xA4ter"
-                                 R"(~8A"
+  image_dir = ")"
+                                 "~/fotos f\u00fcr sp\u00e4ter~8A"
+                                 R"("
   num_repeats = 3
   caption_dropout_rate = 0.1
   [[datasets.subsets]]
@@ -274,7 +274,7 @@ batch_size = 2
       "kohya.toml");
   const recipe::Recipe recipe = recipe_of(imported);
   EXPECT_EQ(recipe.data.kind, "captions");
-  EXPECT_EQ(recipe.data.path, "~/fotos f\xC3\xBCr sp\xC3\xA4ter~8A");
+  EXPECT_EQ(recipe.data.path, "~/fotos f\u00fcr sp\u00e4ter~8A");
   EXPECT_EQ(recipe.data.image_size.width, 768);
   EXPECT_EQ(recipe.diffuse.prior, "other");
   EXPECT_EQ(recipe.diffuse.dropout, 0.1);
@@ -430,10 +430,7 @@ TEST(Import, BadFilesAreMistakesOfTheUser) {
   EXPECT_THAT(message("a: [", "a.yaml"), HasSubstr("a.yaml:"));
   EXPECT_THAT(message("[x]\ny = \n", "a.toml"), HasSubstr("a.toml:2: invalid TOML"));
   EXPECT_THAT(message("[/x]\n", "a.toml"), HasSubstr("invalid TOML"));
-  EXPECT_THAT(message("gr\xC3\xB6\xC3\x9F"
-                      "e = 1\n",
-                      "a.toml"),
-              HasSubstr("a.toml:1: invalid TOML"));
+  EXPECT_THAT(message("gr\u00f6\u00dfe = 1\n", "a.toml"), HasSubstr("a.toml:1: invalid TOML"));
   EXPECT_THAT(message("{\"a\": ", "a.json"), HasSubstr("a.json"));
   EXPECT_THAT(message("hello: world\n", "a.yaml"), HasSubstr("set --tool to one of axolotl"));
   EXPECT_THAT(message("base_model: a\nbase_model: b\n", "a.yaml"), HasSubstr("'base_model' is set twice"));
