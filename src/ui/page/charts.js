@@ -154,7 +154,7 @@ export class Chart {
       to.moveTo(margin.left, y);
       to.lineTo(this.width - margin.right, y);
       to.stroke();
-      to.fillText(label(value), margin.left - 7, y);
+      to.fillText(label(value), margin.left - 7, y, margin.left - 9);
     }
     to.textAlign = "center";
     to.textBaseline = "top";
