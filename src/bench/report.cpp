@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "bench/open_workload.h"
 #include "bench/report_files.h"
-#include "bench/report_result.h"
 #include "distributed/shm/shm.h"
 #include "exec/device/gpu.h"
 #include "planner/step_model.h"
@@ -32,10 +31,12 @@ class ReportFiles {
  public:
   ReportFiles(const ReportRequest& request, const ReportJob& job, const Say& say) : say_(say) {
     make_folder(request.out);
-    log_.emplace(request.out / (stem_of(job) + ".log"));
+    paths_ = {request.out / (stem_of(job) + ".log")};
+    log_.emplace(paths_.back());
     if (!job.is_text || !job.is_finetuning()) return;
     const fs::path path = request.out / (stem_of(job) + ".txt");
     torchtune_.emplace(path);
+    paths_.push_back(path);
     put(fmt::format("Writing logs to {}\n", path.string()));
   }
   /// Writes `text`, one or more complete lines, to the log and to the user.
@@ -53,10 +54,12 @@ class ReportFiles {
     log_->sync_and_close();
     if (torchtune_) torchtune_->sync_and_close();
   }
+  const std::vector<fs::path>& paths() const { return paths_; }
 
  private:
   const Say& say_;
   std::optional<FileWriter> log_, torchtune_;
+  std::vector<fs::path> paths_;
 };
 
 int rank_of(const ReportJob& job) { return job.machine.group == nullptr ? 0 : job.machine.group->rank(); }
@@ -151,14 +154,18 @@ void train(ReportResult& result, Workload& work, ReportFiles* files) {
   }
 }
 
-void write_results(const ReportRequest& request, const ReportResult& result) {
+void write_results(const ReportRequest& request, ReportResult& result) {
+  const auto write = [&](const std::string& name, const std::string& text) {
+    result.files.push_back(request.out / name);
+    write_file_atomically(result.files.back(), text);
+  };
   if (request.primus) {
-    write_file_atomically(request.out / "primus_perf_output.csv", to_primus_csv(result));
+    write("primus_perf_output.csv", to_primus_csv(result));
   } else {
-    write_file_atomically(request.out / fmt::format("perf_{}.csv", result.job.model), to_csv(result));
+    write(fmt::format("perf_{}.csv", result.job.model), to_csv(result));
   }
-  if (!result.job.is_text) write_file_atomically(request.out / "runs_summary.csv", to_runs_summary(result));
-  write_file_atomically(request.out / (stem_of(result.job) + ".html"), to_page(result));
+  if (!result.job.is_text) write("runs_summary.csv", to_runs_summary(result));
+  write(stem_of(result.job) + ".html", to_page(result));
 }
 
 std::unique_ptr<Workload> open_fitting(const ReportResult& result) {
@@ -172,8 +179,8 @@ std::unique_ptr<Workload> open_fitting(const ReportResult& result) {
   }
 }
 
-/// Runs one worker. Only rank 0 writes files and calls `say`.
-void run_worker(const ReportRequest& request, const ReportJob& job, const Say& say) {
+/// Runs one worker and returns its result. Only rank 0 writes files, calls `say` and completes the result.
+ReportResult run_worker(const ReportRequest& request, const ReportJob& job, const Say& say) {
   const bool leads = rank_of(job) == 0;
   const int64_t memory_bytes = usable_bytes(request, job);
   ReportResult result{.job = job, .fit = fit_job(job, memory_bytes), .device = device_of(job)};
@@ -183,7 +190,7 @@ void run_worker(const ReportRequest& request, const ReportJob& job, const Say& s
   const std::unique_ptr<Workload> work = open_fitting(result);
   result.on_gpu = work->gpu() != nullptr;
   train(result, *work, leads ? &*files : nullptr);
-  if (!leads) return;
+  if (!leads) return result;
   result.modeled = model_of(request, job, result.fit.bench, work->gpu());
   if (job.machine.group == nullptr) result.profile = work->profile(1);
   const exec::Program& program = work->plan()->train_program();
@@ -191,7 +198,9 @@ void run_worker(const ReportRequest& request, const ReportJob& job, const Say& s
   if (job.is_text && job.is_finetuning()) files->put(to_torchtune_summary(result));
   files->put(to_table(result) + to_performance_line(result));
   files->close();
+  result.files = files->paths();
   write_results(request, result);
+  return result;
 }
 
 void check_group(const ReportJob& job) {
@@ -206,17 +215,20 @@ void check_group(const ReportJob& job) {
 
 }  // namespace
 
-void run_report(const ReportRequest& request, const Say& say) {
+ReportResult run_report(const ReportRequest& request, const Say& say) {
   const ReportJob job = open_job(request);
   if (!request.model_gpu.empty()) cost::find_gpu(request.model_gpu);
   if (job.num_devices == 1) return run_worker(request, job, say);
+  std::optional<ReportResult> result;
   distributed::run_ranks(job.num_devices, [&](distributed::ProcessGroup& group) {
     // Called after forking, because a process that has loaded a GPU driver must not fork.
     check_group(job);
     ReportJob own = job;
     own.machine.group = &group;
-    run_worker(request, own, say);
+    result = run_worker(request, own, say);
   });
+  result->job.machine.group = nullptr;
+  return *std::move(result);
 }
 
 }  // namespace hearth::bench

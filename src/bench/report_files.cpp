@@ -29,11 +29,6 @@ double memory_share(const Progress& step) {
 
 std::string_view unit_of(const ReportResult& result) { return result.job.is_text ? "tokens" : "images"; }
 
-std::string_view precision_of(const ReportResult& result) {
-  if (result.job.requested.matmul_precision != MatmulPrecision::same) return "FP8";
-  return result.job.requested.precision == DType::f32 ? "FP32" : "BF16";
-}
-
 /// Returns the peak to which the MFU of an FP8 run on `gpu` refers; empty for the peak of the precision.
 std::string mfu_note(const ReportResult& result, const cost::Device* gpu) {
   if (gpu == nullptr) return "";
@@ -46,10 +41,6 @@ std::string cell(std::string text) {
   return text;
 }
 
-double mean_step_seconds(const ReportResult& result) {
-  return static_cast<double>(result.samples_per_step()) / result.mean(&Progress::samples_per_second);
-}
-
 struct Row {
   std::string what, measured, modeled;
 };
@@ -60,7 +51,7 @@ std::vector<Row> rows_of(const ReportResult& result) {
   const auto modeled = [&](double ReportModeled::*value, double factor, int count) {
     return model ? decimals((*model).*value * factor, count) : std::string("-");
   };
-  const double seconds = mean_step_seconds(result);
+  const double seconds = result.step_seconds();
   std::vector<Row> rows = {
       {"a step (ms)", decimals(1e3 * seconds, 3), modeled(&ReportModeled::step_seconds, 1e3, 3)},
       {fmt::format("{}/s per device", unit_of(result)),
@@ -78,7 +69,7 @@ std::vector<Row> rows_of(const ReportResult& result) {
 }
 
 std::string title_of(const ReportResult& result) {
-  return fmt::format("{}, {}, {}: {}", result.job.model, result.job.mode, precision_of(result),
+  return fmt::format("{}, {}, {}: {}", result.job.model, result.job.mode, result.precision(),
                      result.job.shape_of(result.fit.bench));
 }
 
@@ -159,7 +150,7 @@ std::string to_csv(const ReportResult& result) {
   for (const ReportMetric& metric : metrics_of(result)) {
     text +=
         fmt::format("{},{},{},{},{},{},{},{},{}\n", result.job.model, metric.value, metric.name,
-                    result.job.mode, precision_of(result), bench.batch,
+                    result.job.mode, result.precision(), bench.batch,
                     bench.length * result.job.pixels_per_length, cell(result.device), result.job.num_devices);
   }
   return text;

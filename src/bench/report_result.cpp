@@ -14,6 +14,15 @@ int64_t ReportResult::samples_per_step() const {
   return fit.bench.batch * (job.is_text ? fit.bench.length : 1);
 }
 
+std::string_view ReportResult::precision() const {
+  if (job.requested.matmul_precision != MatmulPrecision::same) return "FP8";
+  return job.requested.precision == DType::f32 ? "FP32" : "BF16";
+}
+
+double ReportResult::step_seconds() const {
+  return static_cast<double>(samples_per_step()) / mean(&Progress::samples_per_second);
+}
+
 double ReportResult::mean(double Progress::*value) const {
   const int64_t count = std::ssize(steps);
   const bool as_published = !job.is_finetuning() && count >= kEndCounted;

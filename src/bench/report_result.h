@@ -29,9 +29,14 @@ struct ReportResult {
   std::vector<ProfileRow> profile;  ///< time by op and shape, if there is a single worker; otherwise empty
   std::optional<ReportModeled> modeled;
   std::string arena_svg;
+  std::vector<fs::path> files;  ///< files that were written
 
   /// Returns the number of images or tokens per step and device.
   int64_t samples_per_step() const;
+  /// Returns "FP8", "FP32" or "BF16".
+  std::string_view precision() const;
+  /// Returns the seconds of a step at the mean rate.
+  double step_seconds() const;
   /// Returns the mean of a value over the steps that AMD's benchmark averages: steps 31 to 40 for pretraining
   /// with at least 40 steps, otherwise the last half of the steps.
   double mean(double run::Progress::*value) const;
