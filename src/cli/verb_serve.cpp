@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -29,6 +30,7 @@ struct ServeArguments {
   std::vector<std::string> adapters;
   net::HttpServerOptions server = {.port = 8080};
   infer::BatchOptions batch;
+  bool json = false;
 };
 
 bool is_loopback(const std::string& host) {
@@ -71,12 +73,24 @@ void set_key(net::HttpServerOptions& options) {
   options.token = net::random_token();
 }
 
-void run_server(net::HttpServer& server, const ServeArguments& arguments, const std::string& name) {
+/// What clients do with the URL of the server followed by `path`.
+struct ClientHint {
+  const char *use, *path;
+};
+constexpr ClientHint kOpenAi = {"OpenAI clients: base URL", "v1"}, kPredict = {"images: POST to", "predict"};
+
+void run_server(net::HttpServer& server, const ServeArguments& arguments, const std::string& name,
+                const ClientHint& hint) {
   server.start();
   net::StopSignals signals;
-  say("serving {} at {}?token={}\n", name, server.url(), arguments.server.token);
-  say("OpenAI clients: base URL {}v1, API key {}\n", server.url(), arguments.server.token);
-  std::fflush(stdout);
+  const std::string& token = arguments.server.token;
+  if (arguments.json) {
+    print_json({{"model", name}, {"url", server.url()}, {"port", server.port()}, {"token", token}});
+  } else {
+    say("serving {} at {}?token={}\n", name, server.url(), token);
+    say("{} {}{}, API key {}\n", hint.use, server.url(), hint.path, token);
+    std::fflush(stdout);
+  }
   signals.wait();
   say(stderr, "stopping: waiting for running answers, at most {} s\n", kDrainTime.count());
   server.stop(kDrainTime);
@@ -97,7 +111,7 @@ void serve_text(const CLI::App& verb, const ServeArguments& arguments,
   for (const infer::NamedAdapter& adapter : batch.adapters) names.adapters.push_back(adapter.name);
   serve::add_text_endpoints(server, service, names);
   serve::add_pages(server, "/chat.html");
-  run_server(server, arguments, names.base);
+  run_server(server, arguments, names.base, kOpenAi);
 }
 
 /// Throws a UserError if a flag for language models was given.
@@ -116,7 +130,7 @@ void serve_predictions(const CLI::App& verb, const ServeArguments& arguments) {
   serve::add_common_endpoints(server, {name});
   serve::add_predict_endpoint(server, session, thread);
   serve::add_pages(server, "/predict.html");
-  run_server(server, arguments, name);
+  run_server(server, arguments, name, kPredict);
 }
 
 void serve_generation(const CLI::App& verb, const ServeArguments& arguments) {
@@ -133,7 +147,7 @@ void serve_generation(const CLI::App& verb, const ServeArguments& arguments) {
   serve::add_common_endpoints(server, {name});
   serve::add_generation_endpoint(server, session, thread, name);
   serve::add_pages(server, "/images.html");
-  run_server(server, arguments, name);
+  run_server(server, arguments, name, kOpenAi);
 }
 
 void run_serve(const CLI::App& verb, ServeArguments arguments) {
@@ -158,8 +172,9 @@ void add_serve(CLI::App& app) {
   verb->add_option("--base", arguments->base,
                    "Base model of an adapter (default: the one in adapter_config.json)");
   verb->add_option(
-      "--adapter", arguments->adapters,
-      "LoRA adapter [NAME=]RUN, which requests select with the field model; may be given several times");
+          "--adapter", arguments->adapters,
+          "LoRA adapter [NAME=]RUN, which requests select with the field model; may be given several times")
+      ->allow_extra_args(false);
   verb->add_option("--host", arguments->server.host,
                    "Address to listen on; addresses other than this machine's loopback need --api-key")
       ->capture_default_str();
@@ -185,6 +200,7 @@ void add_serve(CLI::App& app) {
   verb->add_option("--threads", arguments->batch.compute.num_threads, "CPU threads; 0: all cores")
       ->check(CLI::Range(0, 1024).description("0 to 1024"))
       ->capture_default_str();
+  add_json(*verb, arguments->json);
   allow_overrides(*verb);
   set_example(*verb, "hearth serve runs/llama-lora --port 8080");
   verb->callback([=] { run_serve(*verb, *arguments); });

@@ -115,12 +115,13 @@ bool suggest(TrainArguments& arguments, std::vector<std::string>& overrides) {
 }
 
 /// Serves the live page of the folder that contains the run, in a separate process that ends with this one.
-std::unique_ptr<supervise::Worker> start_page(const fs::path& run) {
+/// Prints the URL to `out`.
+std::unique_ptr<supervise::Worker> start_page(const fs::path& run, std::FILE* out) {
   const fs::path runs = run.has_parent_path() ? run.parent_path() : ".";
   make_folder(runs);
   return std::make_unique<supervise::Worker>([&] {
     return print_error(run::exit_status_of([&] {
-      serve_live_page(runs.string(), {});
+      serve_live_page(runs.string(), {.out = out});
       return 0;
     }));
   });
@@ -144,7 +145,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   std::signal(SIGPIPE, SIG_IGN);
   if (!arguments.dump_gradients.empty()) check_writable_file(arguments.dump_gradients);
   run::Resolved prepared = run::prepare_run(std::move(recipe), out, arguments.resume);
-  const auto page = arguments.shows_page ? start_page(out) : nullptr;
+  const auto page = arguments.shows_page ? start_page(out, arguments.json ? stderr : stdout) : nullptr;
   exit_code() = run::launch({.job = std::move(prepared.job),
                              .notes = std::move(prepared.notes),
                              .out = out,

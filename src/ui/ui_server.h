@@ -23,6 +23,7 @@ class UiServer {
 
   /// Returns the address of the page, without the token.
   std::string url() const { return server_.url(); }
+  int port() const { return server_.port(); }
 
  private:
   /// A run that was continued from the page and whose process has not ended yet.
