@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "cli/hub.h"
 #include "cli/output.h"
@@ -10,7 +12,26 @@ namespace {
 struct DownloadArguments {
   std::string name;
   std::vector<std::string> files;
+  bool json = false;
 };
+
+void run_download(const DownloadArguments& arguments) {
+  std::vector<net::HubName> names = {net::parse_hub_name(arguments.name)};
+  if (!arguments.files.empty()) {
+    const net::HubName repo = names.front();
+    if (!repo.path.empty())
+      user_error("{} already contains a file; give the other files after a name without a file", repo.text());
+    names.assign(arguments.files.size(), repo);
+    for (size_t i = 0; i < names.size(); ++i) names[i].path = arguments.files[i];
+  }
+  Json downloads = Json::array();
+  for (const net::HubName& name : names) {
+    const std::string path = download(name.text());
+    downloads.push_back({{"name", name.text()}, {"path", path}});
+    if (!arguments.json) say("{}\n", path);
+  }
+  if (arguments.json) print_json({{"downloads", downloads}});
+}
 
 }  // namespace
 
@@ -24,17 +45,9 @@ void add_download(CLI::App& app) {
   verb->add_option("files", arguments->files,
                    "Files or folders of the repository (default: of a model, the files that Hearth needs; of "
                    "a dataset, all)");
+  add_json(*verb, arguments->json);
   set_example(*verb, "hearth download Qwen/Qwen3-0.6B");
-  verb->callback([=] {
-    net::HubName name = net::parse_hub_name(arguments->name);
-    if (arguments->files.empty()) return say("{}\n", download(name.text()));
-    if (!name.path.empty())
-      user_error("{} already contains a file; give the other files after a name without a file", name.text());
-    for (const std::string& file : arguments->files) {
-      name.path = file;
-      say("{}\n", download(name.text()));
-    }
-  });
+  verb->callback([=] { run_download(*arguments); });
 }
 
 }  // namespace hearth::cli

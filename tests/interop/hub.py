@@ -130,6 +130,11 @@ def check_download():
         file = hearth(hub, home, "download", f"org/tiny@{commit[:40]}", "model-q8_0.gguf")
         check_files(pathlib.Path(file).parent, ["model-q8_0.gguf"])
         check_files(hearth(hub, home, "download", "org/tiny", "onnx") + "/..", ["onnx/model.onnx"])
+        # As JSON, with the file of an older commit.
+        printed = json.loads(hearth(hub, home, "download", f"org/tiny@{commit}", "model-q8_0.gguf", "config.json", "--json"))
+        folder = f"{home}/hub/models--org--tiny/snapshots/{commit}"
+        names = ["model-q8_0.gguf", "config.json"]
+        assert printed == {"downloads": [{"name": f"hf:org/tiny@{commit}/{name}", "path": f"{folder}/{name}"} for name in names]}, printed
 
 
 def check_same_cache():
@@ -342,9 +347,12 @@ def check_train_and_upload():
         assert ("models", "me/tuned") not in hub.repos
         hub.part_bytes = 20_000
         hub.faults = [fault_once(lambda handler, *_: handler.reply(500), "/1", 1)]
-        url = hearth(hub, home, "upload", str(run), "me/tuned", "--private", **upload)
+        printed = json.loads(hearth(hub, home, "upload", str(run), "me/tuned", "--private", "--json", **upload))
         hub.faults = []
-        repo = hub.repos["models", "me/tuned"]
+        repo, url = hub.repos["models", "me/tuned"], printed["url"]
+        sizes = {file["path"]: file["bytes"] for file in printed["files"]}
+        assert sizes == {name: len(repo.files[name]) for name in repo.files.keys() - {".gitattributes"}}, sizes
+        assert printed["name"] == "hf:me/tuned" and printed["card"].encode() == repo.files["README.md"]
         assert url == f"{hub.url}/me/tuned/commit/{repo.branches['main']}" and repo.private
         assert repo.files["model.safetensors"] == (run / "model.safetensors").read_bytes()
         assert len(hub.requests("^PUT ")) > 2 and len(hub.requests("^POST /complete")) == 1
