@@ -36,7 +36,7 @@ void set_example(CLI::App& verb, const std::string& line) {
   verb.footer(fmt::format("{}{}Example:\n  {}", before, before.empty() ? "" : "\n\n", line));
 }
 
-void add_json(CLI::App& verb, bool& json) { verb.add_flag("--json", json, "Print JSON"); }
+CLI::Option* add_json(CLI::App& verb, bool& json) { return verb.add_flag("--json", json, "Print JSON"); }
 
 void add_requests(CLI::App& verb, bool& requests, const std::string& keys) {
   verb.add_flag(

@@ -13,7 +13,8 @@ namespace hearth::cli {
 void set_example(CLI::App& verb, const std::string& line);
 
 /// Adds the flag --json: the verb prints one JSON document to standard output, and notes to standard error.
-void add_json(CLI::App& verb, bool& json);
+/// Returns the flag.
+CLI::Option* add_json(CLI::App& verb, bool& json);
 /// Adds the flag --requests: the verb answers requests on standard input (answer_requests()). `keys`: the
 /// keys of a request, for the help.
 void add_requests(CLI::App& verb, bool& requests, const std::string& keys);

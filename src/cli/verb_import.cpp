@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -22,7 +23,7 @@ constexpr int kIncomplete = 1;
 
 struct ImportArguments {
   std::string file, out, tool;
-  bool force = false, keys = false;
+  bool force = false, keys = false, json = false;
 };
 
 /// Returns the number of updates of a recipe; nullopt if its model or data cannot be read.
@@ -52,6 +53,33 @@ void print_keys(const convert::Imported& imported) {
   }
 }
 
+Json to_json(const std::vector<convert::ImportedKey>& keys) {
+  Json json = Json::array();
+  for (const convert::ImportedKey& key : keys) {
+    json.push_back({{"key", key.key},
+                    {"value", key.value},
+                    {"fate", fate_name(key.fate)},
+                    {"detail", key.detail},
+                    {"where", key.where}});
+  }
+  return json;
+}
+
+void print_result(const convert::Imported& imported, const ImportArguments& arguments,
+                  const std::string& out) {
+  if (arguments.json) {
+    return print_json({{"file", arguments.file},
+                       {"tool", imported.tool},
+                       {"out", out},
+                       {"keys", to_json(imported.keys)},
+                       {"fault", imported.fault}});
+  }
+  say("{}: {}\n", arguments.file, imported.tool);
+  print_keys(imported);
+  say("{} taken, {} equal by default, {} without effect, {} refused\nwrote {}\n", imported.count(Fate::taken),
+      imported.count(Fate::equal), imported.count(Fate::no_effect), imported.count(Fate::refused), out);
+}
+
 void run_import(const CLI::App& verb, const ImportArguments& arguments) {
   if (arguments.keys) return say("{}", convert::describe_tools_in_markdown());
   if (arguments.file.empty())
@@ -67,14 +95,10 @@ void run_import(const CLI::App& verb, const ImportArguments& arguments) {
     options.updates = count_updates(imported.recipe, out);
     if (options.updates) imported = convert::import_config(text, file, options);
   }
-  say("{}: {}\n", file.string(), imported.tool);
-  print_keys(imported);
   write_file_atomically(out, imported.recipe);
-  const size_t num_refused = imported.count(Fate::refused);
-  say("{} taken, {} equal by default, {} without effect, {} refused\nwrote {}\n", imported.count(Fate::taken),
-      imported.count(Fate::equal), imported.count(Fate::no_effect), num_refused, out);
+  print_result(imported, arguments, out);
   if (!imported.fault.empty()) say(stderr, "hearth: {}\n", imported.fault);
-  const bool is_complete = imported.fault.empty() && (num_refused == 0 || arguments.force);
+  const bool is_complete = imported.fault.empty() && (imported.count(Fate::refused) == 0 || arguments.force);
   exit_code() = is_complete ? 0 : kIncomplete;
 }
 
@@ -89,8 +113,9 @@ void add_import(CLI::App& app) {
   verb->add_option("--out", arguments->out, "Recipe to write (default: NAME-hearth.yaml in this folder)");
   verb->add_option("--tool", arguments->tool, "Tool (default: recognized by the keys): " + tools);
   verb->add_flag("--force", arguments->force, "Exit with status 0 even if keys are refused");
-  verb->add_flag("--keys", arguments->keys,
-                 "Print the keys of all tools and their meaning as Markdown tables");
+  CLI::Option* keys = verb->add_flag("--keys", arguments->keys,
+                                     "Print the keys of all tools and their meaning as Markdown tables");
+  add_json(*verb, arguments->json)->excludes(keys);
   allow_overrides(*verb);
   set_example(*verb, "hearth import qlora.yml model.path=MODEL data.path=FILE.jsonl");
   verb->callback([=] { run_import(*verb, *arguments); });

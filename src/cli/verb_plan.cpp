@@ -239,14 +239,20 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
 struct DumpArguments {
   std::string recipe;
   std::string after;
-  bool list = false;
+  bool list = false, json = false;
 };
 
-void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
-  if (arguments.list || arguments.recipe.empty()) {
-    for (const passes::Pass& pass : passes::pass_list()) say("  {:<18} {}\n", pass.name, pass.doc);
-    return;
+void list_passes(bool as_json) {
+  Json passes = Json::array();
+  for (const passes::Pass& pass : passes::pass_list()) {
+    passes.push_back({{"name", pass.name}, {"doc", pass.doc}});
+    if (!as_json) say("  {:<18} {}\n", pass.name, pass.doc);
   }
+  if (as_json) print_json({{"passes", passes}});
+}
+
+void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
+  if (arguments.list || arguments.recipe.empty()) return list_passes(arguments.json);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
   engine::EngineOptions options = plan_options(recipe);
   choose_rates({}, options);
@@ -261,6 +267,7 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
     if (pass == wanted && text.empty()) text = ir::print(graph);
   };
   engine::make_plan(options, std::span(&options.batch, 1), {});
+  if (arguments.json) return print_json({{"recipe", arguments.recipe}, {"after", wanted}, {"graph", text}});
   say("{}", text);
 }
 
@@ -342,6 +349,7 @@ void add_dump(CLI::App& app) {
   verb->add_option("recipe", arguments->recipe, "Recipe file or name");
   verb->add_option("--after", arguments->after, "Name of the pass (default: the last one)");
   verb->add_flag("--list", arguments->list, "List the passes");
+  add_json(*verb, arguments->json);
   allow_overrides(*verb);
   set_example(*verb, "hearth dump recipes/demo.yaml --after=backward");
   verb->callback([=] { run_dump(*verb, *arguments); });

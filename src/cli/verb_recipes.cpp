@@ -64,13 +64,19 @@ void run_ls(const ListArguments& arguments) {
   say("hearth ls --keys lists every key of a recipe\n");
 }
 
-void run_cp(const std::string& name, const std::string& file) {
+struct CopyArguments {
+  std::string name, file;
+  bool json = false;
+};
+
+void run_cp(const CopyArguments& arguments) {
+  const auto& [name, file, json] = arguments;
   if (fs::exists(file)) user_error("{} exists already; choose another name", file);
   for (const BuiltInRecipe& recipe : built_in_recipes()) {
     if (name != recipe.name) continue;
     write_file_atomically(file, recipe.text);
-    say("wrote {}\n", file);
-    return;
+    if (json) return print_json({{"recipe", name}, {"out", file}});
+    return say("wrote {}\n", file);
   }
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
 }
@@ -131,12 +137,13 @@ void add_ls(CLI::App& app) {
 }
 
 void add_cp(CLI::App& app) {
-  const auto names = std::make_shared<std::pair<std::string, std::string>>();
+  const auto arguments = std::make_shared<CopyArguments>();
   CLI::App* verb = app.add_subcommand("cp", "Copy a built-in recipe to a file");
-  verb->add_option("recipe", names->first, "Name of the recipe, e.g. demo")->required();
-  verb->add_option("file", names->second, "Output file")->required();
+  verb->add_option("recipe", arguments->name, "Name of the recipe, e.g. demo")->required();
+  verb->add_option("file", arguments->file, "Output file")->required();
+  add_json(*verb, arguments->json);
   set_example(*verb, "hearth cp demo mine.yaml");
-  verb->callback([=] { run_cp(names->first, names->second); });
+  verb->callback([=] { run_cp(*arguments); });
 }
 
 void add_validate(CLI::App& app) {
