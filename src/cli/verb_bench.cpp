@@ -55,20 +55,30 @@ engine::EngineOptions model_options(const std::string& name, std::vector<std::st
   return options;
 }
 
+Json to_json(const std::string& name, const planner::StepModel& model) {
+  return {{"case", name},
+          {"gpu", model.gpu->name},
+          {"step_seconds", model.roofline.seconds},
+          {"samples_per_step", model.num_samples},
+          {"memory_bytes", model.memory_bytes},
+          {"mfu", model.mfu()}};
+}
+
 void print_model(const std::string& name, const ModelArguments& arguments,
-                 const std::vector<std::string>& overrides, int num_workers) {
+                 const std::vector<std::string>& overrides, int num_workers, bool as_json) {
   const cost::Device& gpu = cost::find_gpu(arguments.gpu);
   const planner::Links links = links_of(arguments.links);
   const engine::EngineOptions alone = model_options(name, overrides, 1, gpu);
   if (num_workers == 1) {
-    say("{} {}", name, planner::to_table(planner::model_step(alone, gpu)));
-    return;
+    const planner::StepModel model = planner::model_step(alone, gpu);
+    if (as_json) return print_json(to_json(name, model));
+    return say("{} {}", name, planner::to_table(model));
   }
   const planner::ScalingModel one = planner::model_scaling(alone, gpu, links);
   const planner::ScalingModel several =
       planner::model_scaling(model_options(name, overrides, num_workers, gpu), gpu, links);
-  say("{} {}{}\n", name, planner::to_text(several, one, gpu, links),
-      planner::to_json(several, one, gpu, links));
+  if (!as_json) say("{} {}", name, planner::to_text(several, one, gpu, links));
+  say("{}\n", planner::to_json(several, one, gpu, links));
 }
 
 void print_table(int num_ranks, const distributed::CommBenchResult& result) {
@@ -164,6 +174,8 @@ void add_bench_data(CLI::App& bench) {
   verb->add_option("folder", options->folder, "Folder of images with boxes")->required();
   verb->add_option("--side", options->side, "Side of the training images in pixels (default 416)");
   verb->add_option("--rows", options->rows, "Number of images per measurement (default 200)");
+  verb->add_flag_callback(
+      "--json", [] {}, "Print JSON (default)");
   verb->callback([=] {
     check_range("--rows", options->rows, 1, 1'000'000);
     check_range("--side", options->side, 32, 4096);
@@ -199,7 +211,7 @@ void add_bench(CLI::App& app) {
   verb->add_option("--workers", arguments->num_workers,
                    "Number of worker processes, each with a micro-batch and --threads threads (default 1)");
   verb->add_flag("--tiny", arguments->tiny, "Use small sizes, as in tests");
-  verb->add_flag("--json", arguments->json, "Print only the last line");
+  verb->add_flag("--json", arguments->json, "Print only the last line, JSON");
   verb->add_flag("--profile", arguments->profile, "Also print the time of each op");
   CLI::Option* model = verb->add_option("--model-gpu", arguments->model.gpu,
                                         "Print the modeled step time on this GPU instead of measuring, e.g. "
@@ -215,7 +227,7 @@ void add_bench(CLI::App& app) {
     const std::vector<std::string> overrides = overrides_of(*verb);
     check_range("--workers", arguments->num_workers, 1, 64);
     if (!arguments->model.gpu.empty()) {
-      print_model(arguments->name, arguments->model, overrides, arguments->num_workers);
+      print_model(arguments->name, arguments->model, overrides, arguments->num_workers, arguments->json);
       return;
     }
     if (!overrides.empty())

@@ -1,6 +1,7 @@
 #include "cli/verb_bench_report.h"
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
@@ -15,8 +16,53 @@ namespace {
 struct Arguments {
   bench::ReportRequest request;
   std::string memory, format = "mad";
-  bool models = false;
+  bool models = false, json = false;
 };
+
+void print_models_as_json() {
+  Json models = Json::array();
+  for (const bench::ReportModel& model : bench::report_models()) {
+    models.push_back({{"name", model.name},
+                      {"length_unit", model.is_text() ? "tokens" : "pixels"},
+                      {"length", model.length},
+                      {"pretrain_batch", model.pretrain_batch},
+                      {"finetune_batch", model.finetune_batch}});
+  }
+  print_json({{"models", models}});
+}
+
+Json to_json(const bench::ReportModeled& modeled) {
+  return {{"gpu", modeled.gpu},
+          {"step_seconds", modeled.step_seconds},
+          {"samples_per_second", modeled.samples_per_second},
+          {"flops_per_second", modeled.flops_per_second},
+          {"mfu", modeled.mfu}};
+}
+
+Json to_json(const bench::ReportResult& result) {
+  using run::Progress;
+  const bench::ReportJob& job = result.job;
+  const bench::BenchCase& bench = result.fit.bench;
+  Json files = Json::array();
+  for (const fs::path& file : result.files) files.push_back(file.string());
+  return {{"model", job.model},
+          {"mode", job.mode},
+          {"precision", result.precision()},
+          {"batch", bench.batch},
+          {"length", bench.length * job.pixels_per_length},
+          {"device", result.device},
+          {"num_devices", job.num_devices},
+          {"steps", job.steps},
+          {"loss", result.steps.back().loss},
+          {"step_seconds", result.step_seconds()},
+          {"unit", result.steps.back().unit},
+          {"samples_per_second", result.mean(&Progress::samples_per_second)},
+          {"flops_per_second", result.mean(&Progress::tflops) * 1e12},
+          {"mfu", result.mean(&Progress::mfu)},
+          {"memory_bytes", result.steps.back().memory_bytes},
+          {"modeled", result.modeled ? to_json(*result.modeled) : Json()},
+          {"files", files}};
+}
 
 void print_models() {
   for (const bench::ReportModel& model : bench::report_models()) {
@@ -31,7 +77,7 @@ void check(const char* flag, int64_t value, int64_t least, int64_t most) {
 }
 
 void run_bench_report(const CLI::App& verb, Arguments arguments) {
-  if (arguments.models) return print_models();
+  if (arguments.models) return arguments.json ? print_models_as_json() : print_models();
   bench::ReportRequest& request = arguments.request;
   if (request.model.empty())
     user_error("-m is missing; give a model such as Llama-3.1-8B, or a folder with config.json");
@@ -54,10 +100,12 @@ void run_bench_report(const CLI::App& verb, Arguments arguments) {
       user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
     request.memory_bytes = *bytes;
   }
-  bench::run_report(request, [](const std::string& text) {
-    say("{}", text);
-    std::fflush(stdout);
+  std::FILE* log = arguments.json ? stderr : stdout;
+  const bench::ReportResult result = bench::run_report(request, [&](const std::string& text) {
+    say(log, "{}", text);
+    std::fflush(log);
   });
+  if (arguments.json) print_json(to_json(result));
 }
 
 }  // namespace
@@ -93,6 +141,7 @@ void add_bench_report(CLI::App& bench) {
                    "Format of the result table: mad (default, nine columns) or primus (three columns)");
   verb->add_option("--out", request.out, "Output folder (default: the current folder)");
   verb->add_flag("--models", arguments->models, "List the known models with their sizes");
+  add_json(*verb, arguments->json);
   set_example(*verb, "hearth bench report -t pretrain -m Llama-15M -p BF16 -b 2 --steps 4 --out report");
   verb->callback([=] { run_bench_report(*verb, *arguments); });
 }
