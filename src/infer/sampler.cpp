@@ -23,6 +23,9 @@ void Sampler::penalize(std::span<const int32_t> so_far) {
 }
 
 int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> so_far) {
+  if (options_.temperature == 0 && options_.repetition_penalty == 1 && options_.presence_penalty == 0 &&
+      options_.frequency_penalty == 0 && options_.logit_bias.empty())
+    return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
   candidates_.clear();
   for (const float logit : logits) candidates_.push_back({logit, static_cast<int32_t>(candidates_.size())});
   if (options_.repetition_penalty != 1) penalize(so_far);
