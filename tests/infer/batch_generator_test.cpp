@@ -393,7 +393,7 @@ TEST_F(Batching, RefusesWhatDoesNotFit) {
   };
   EXPECT_THAT(fault_of({}), HasSubstr("no tokens"));
   EXPECT_THAT(fault_of({1, 2, 3, 4, 5}), HasSubstr("a slot holds 4"));
-  EXPECT_THAT(fault_of({100}), HasSubstr("from 0 to 99, got 100"));
+  EXPECT_THAT(fault_of({100}), HasSubstr("token id 100 is out of range; the model has ids 0 to 99"));
   EXPECT_EQ(fault_of({1, 2, 3, 4}), "");
 }
 

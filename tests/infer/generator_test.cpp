@@ -183,7 +183,8 @@ TEST_F(Generation, RefusesWhatDoesNotFit) {
                 model.feed(std::vector<int32_t>{1, 2, 3, 4, 5});
               }),
               HasSubstr("the KV cache holds 4"));
-  EXPECT_THAT(fault([&] { model.feed(std::vector<int32_t>{100}); }), HasSubstr("from 0 to 99, got 100"));
+  EXPECT_THAT(fault([&] { model.feed(std::vector<int32_t>{100}); }),
+              HasSubstr("token id 100 is out of range; the model has ids 0 to 99"));
   model.feed(std::vector<int32_t>{1, 2, 3, 4});
 }
 
