@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "models/decoder/config_reader.h"
+#include "models/decoder/quantization.h"
 #include "models/unsupported.h"
 
 namespace hearth::models {
@@ -20,14 +21,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Positions = DecoderConfig::Positions;
+using Reader = ConfigReader;
 
 /// Max number of layers, eight times the deepest model's. Planning time grows with the square of this number.
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxExperts = 1024;
-/// Max number of experts in all layers together, twice that of the largest supported model.
+/// Max number of experts of a model, twice that of the largest supported model.
 constexpr int64_t kMaxTotalExperts = 1 << 14;
-
-using Reader = ConfigReader;
 
 std::string activation_of(const Reader& reader, const char* key, const char* default_value) {
   const std::string name = reader.text(key, default_value);
@@ -48,21 +48,6 @@ struct Defaults {
   const char* activation = "silu";
   RopeDefaults rope = {};
 };
-
-/// Quantization methods (quant_method) whose checkpoints hub::show_dequantized reads.
-constexpr std::array kQuantMethods = {"fp8",  "fbgemm_fp8", "compressed-tensors",
-                                      "gptq", "awq",        "bitsandbytes"};
-
-void check_quantization(const Json& config, std::string_view where) {
-  const auto found = config.find("quantization_config");
-  if (found == config.end() || found->is_null()) return;
-  const Json method = found->is_object() ? found->value("quant_method", Json("?")) : Json("?");
-  if (std::ranges::find(kQuantMethods, method) != kQuantMethods.end()) return;
-  user_error(
-      "{}: the weights are quantized by {} (quant_method in quantization_config), which is not supported ({} "
-      "are); use the original model, which adapter.quantize=nf4 stores in 4 bits (QLoRA)",
-      where, method.dump().substr(0, 40), fmt::join(kQuantMethods, ", "));
-}
 
 /// Throws a UserError for keys with which transformers computes something that is not supported here.
 void check_unsupported_keys(const Json& config, const Reader& reader) {
@@ -194,7 +179,7 @@ void set_gemma2(const Reader& reader, DecoderConfig& config) {
       read_windows(reader, config, read_window(reader, 4096), [](int64_t layer) { return layer % 2 == 0; });
 }
 
-/// Sets the position encodings of a family in which layers with a sliding window have RoPE of their own.
+/// Sets the position encodings of a family in which layers with a sliding window have a separate RoPE.
 void set_local_rope(DecoderConfig& config) {
   for (const int64_t window : config.windows)
     config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
@@ -265,8 +250,8 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
   // attn_logit_softcapping is not read: transformers lists it among this family's keys but ignores it.
   if (reader.has("final_logit_softcapping")) config.head_cap = read_cap(reader, "final_logit_softcapping", 0);
   const int64_t pattern = reader.integer("sliding_window_pattern", 6, 1, 1 << 30);
-  const auto slides = [=](int64_t layer) { return (layer + 1) % pattern != 0; };
-  config.windows = read_windows(reader, config, read_window(reader, 4096), slides);
+  config.windows = read_windows(reader, config, read_window(reader, 4096),
+                                [=](int64_t layer) { return (layer + 1) % pattern != 0; });
   set_local_rope(config);
 }
 

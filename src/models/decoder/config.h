@@ -67,7 +67,7 @@ struct DecoderConfig {
   double attention_cap = 0;  ///< soft cap of attention scores, which become cap * tanh(score / cap); 0: off
   double head_cap = 0;       ///< soft cap of the logits; 0: off
   std::vector<int64_t> windows;      ///< sliding window of each layer in tokens; 0: full attention
-  std::vector<Positions> positions;  ///< position encoding of each layer; empty: rope in all
+  std::vector<Positions> positions;  ///< position encoding of each layer; empty: rope in every layer
   std::vector<int64_t> eos_ids;
   ExpertsConfig experts;
   RopeOptions rope;
