@@ -73,7 +73,7 @@ void set_key(net::HttpServerOptions& options) {
   options.token = net::random_token();
 }
 
-/// What clients do with the URL of the server followed by `path`.
+/// Use that clients make of the URL of the server followed by `path`.
 struct ClientHint {
   const char *use, *path;
 };
