@@ -179,28 +179,28 @@ void set_gemma2(const Reader& reader, DecoderConfig& config) {
       read_windows(reader, config, read_window(reader, 4096), [](int64_t layer) { return layer % 2 == 0; });
 }
 
-/// Sets the position encodings of a family in which layers with a sliding window have a separate RoPE.
-void set_local_rope(DecoderConfig& config) {
+/// Selects the RoPE of each layer: local_rope for layers with a sliding window, rope for the others.
+void set_rope_by_window(DecoderConfig& config) {
   for (const int64_t window : config.windows)
     config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
 }
 
-void set_post_norms(const Reader& reader, DecoderConfig& config) {
+void set_olmo_norms(const Reader& reader, DecoderConfig& config) {
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
   config.pre_norms = false;
   config.post_norms = config.qk_norm_whole = true;
 }
 
 void set_olmo2(const Reader& reader, DecoderConfig& config) {
-  set_post_norms(reader, config);
+  set_olmo_norms(reader, config);
   config.windows = read_one_window(reader, config, 0);
 }
 
 void set_olmo3(const Reader& reader, DecoderConfig& config) {
-  set_post_norms(reader, config);
+  set_olmo_norms(reader, config);
   config.windows = read_windows(reader, config, read_window(reader, 4096),
                                 [](int64_t layer) { return (layer + 1) % 4 != 0; });
-  set_local_rope(config);
+  set_rope_by_window(config);
 }
 
 void set_granite(const Reader& reader, DecoderConfig& config) {
@@ -252,7 +252,7 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
   const int64_t pattern = reader.integer("sliding_window_pattern", 6, 1, 1 << 30);
   config.windows = read_windows(reader, config, read_window(reader, 4096),
                                 [=](int64_t layer) { return (layer + 1) % pattern != 0; });
-  set_local_rope(config);
+  set_rope_by_window(config);
 }
 
 /// Reads the sizes under GPT-2's key names (n_embd). Throws a UserError for the standard names (hidden_size).
@@ -373,7 +373,7 @@ constexpr std::array kFamilies = {
     Family{"olmo2", set_olmo2, {.norm_eps = 1e-5}},
     Family{"olmo3",
            set_olmo3,
-           {.norm_eps = 1e-5, .rope = {.theta = 500000, .local_theta = 500000, .has_one_theta = true}}},
+           {.norm_eps = 1e-5, .rope = {.theta = 500000, .local_theta = 500000, .needs_equal_thetas = true}}},
     Family{"granite", set_granite, {}},
     Family{"smollm3",
            set_smollm3,

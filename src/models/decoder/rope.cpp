@@ -333,18 +333,19 @@ void check_merged(const ConfigReader& full, const ConfigReader& scaling) {
   }
 }
 
-/// Throws a UserError unless full and sliding attention have the same theta. transformers 4 knows only
-/// rope_theta, with another default; transformers 5 applies it to full attention only.
-void check_one_theta(const ConfigReader& reader, double full, double local) {
+/// Throws a UserError if transformers 4 and 5 would use different thetas. Version 4 reads only rope_theta,
+/// for all layers, and has another default than version 5, which uses rope_theta for full attention only.
+void check_equal_thetas(const ConfigReader& reader, double full, double local) {
   if (full != local) {
     user_error(
-        "{}: expected the same rope_theta for full_attention and sliding_attention, got {} and {} (without "
-        "\"rope_parameters\", transformers 5 uses {} for sliding_attention)",
-        reader.where(), full, local, local);
+        "{}: rope_theta is {} for full_attention, but {} for sliding_attention; set both to the same value "
+        "in "
+        "\"rope_parameters\"",
+        reader.where(), full, local);
   }
   if (!reader.has("rope_theta") && !reader.has("rope_parameters"))
     user_error(
-        "{}: expected the key \"rope_theta\", got none; versions of transformers assume different values",
+        "{}: the key \"rope_theta\" is missing, and versions of transformers assume different values; add it",
         reader.where());
 }
 
@@ -355,7 +356,7 @@ RopesByLayer read_ropes_by_layer(const ConfigReader& reader, const RopeDefaults&
   const ParametersByLayer parameters(reader);
   const double theta = from_either(reader, *parameters.full, "rope_theta", defaults.theta);
   const RopeOptions local = read_local(reader, *parameters.local, defaults.local_theta);
-  if (defaults.has_one_theta) check_one_theta(reader, theta, local.theta);
+  if (defaults.needs_equal_thetas) check_equal_thetas(reader, theta, local.theta);
   if (const auto scaling = reader.object("rope_scaling")) {
     check_merged(*parameters.full, *scaling);
     if (scaling->number("rope_theta", theta) != theta)

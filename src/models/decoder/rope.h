@@ -39,10 +39,10 @@ struct RopeOptions {
 /// RoPE settings that a family has if config.json lacks them.
 struct RopeDefaults {
   double theta = 10000;
-  double local_theta = 0;  ///< theta of layers with a sliding window; 0: `theta`
-  /// True if layers with a sliding window have the theta of the other layers and no scaling (OLMo 3). Then
-  /// configs in which versions 4 and 5 of transformers read different thetas are refused.
-  bool has_one_theta = false;
+  double local_theta = 0;  ///< theta of layers with a sliding window; 0: all layers use the same RoPE
+  /// True if layers with a sliding window must have the theta of the other layers, without its scaling (OLMo
+  /// 3). Configs for which versions 4 and 5 of transformers would use different thetas are refused.
+  bool needs_equal_thetas = false;
   /// Context length before extension; 0: max_position_embeddings.
   int64_t original_positions = 0;
   /// True for Phi: partial_rotary_factor is supported, and the types "su" and "yarn" are old names of
