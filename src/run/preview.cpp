@@ -7,9 +7,9 @@
 namespace hearth::run {
 
 void write_preview(const tasks::Job& job, const fs::path& file) {
-  constexpr int64_t kMaxRows = 24;
-  const std::unique_ptr<tasks::Task> task = tasks::task_of(job.recipe).open(job, 0);
-  io::ReportData page{.title = "Training samples of " + recipe::model_name(job.recipe),
+  constexpr int64_t kMaxRows = 24;  // A pair of answers is one row.
+  const std::unique_ptr<tasks::Task> task = tasks::task_of(job.recipe).open(job, /*device=*/0);
+  io::ReportData page{.title = "Training samples for " + recipe::model_name(job.recipe),
                       .subtitle = task->describe()};
   task->show_samples({.seed = job.recipe.seed}, kMaxRows, page);
   write_file_atomically(file, io::make_report(page));

@@ -4,8 +4,9 @@
 
 namespace hearth::run {
 
-/// Writes an HTML page with the first training samples of a run, as the model sees them. Throws a UserError
-/// if the data cannot be read or shown, or the file cannot be written.
+/// Writes an HTML page with at most 24 training rows of a recipe, as the model sees them
+/// (Task::show_samples). Throws a UserError if the data cannot be read or shown, or the file cannot be
+/// written.
 void write_preview(const tasks::Job& job, const fs::path& file);
 
 }  // namespace hearth::run

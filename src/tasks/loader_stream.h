@@ -25,11 +25,11 @@ class LoaderStream : public BatchStream {
   data::Loader loader_;
 };
 
-/// Calls `show` with each of the `count` rows that training reads from a position on, or of as many as an
-/// epoch has if that is fewer: the batch and the row's index in it.
-inline void for_first_rows(const data::RowSource& rows, const data::LoaderOptions& options,
-                           const data::LoaderPosition& from, int64_t count,
-                           FunctionRef<void(const data::Batch&, int64_t row)> show) {
+/// Calls show(batch, row) for each row that training reads, starting at `from`: at most `count` rows, and at
+/// most rows.num_rows(). `row`: index of the row in the batch.
+inline void for_rows_from(const data::RowSource& rows, const data::LoaderOptions& options,
+                          const data::LoaderPosition& from, int64_t count,
+                          FunctionRef<void(const data::Batch&, int64_t row)> show) {
   data::Loader loader(rows, options, from);
   count = std::min(count, rows.num_rows());
   for (int64_t done = 0; done < count;) {

@@ -121,9 +121,9 @@ class Task {
   virtual std::string evaluation_text(const Evaluation& found) const { return score_text(found.score); }
   /// Adds the data and the last evaluation to report.html; `log` is trainer_log.jsonl with the curves.
   virtual void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const = 0;
-  /// Adds `count` training rows to a page (fewer if an epoch has fewer), from a position on, as the model
-  /// sees them: images augmented and cropped, with their labels; rows of tokens as text. Throws a UserError
-  /// if the data cannot be shown.
+  /// Adds training rows to `page` as the model sees them, starting at `from`: at most `count`, and at most
+  /// one epoch. Images are augmented and cropped, and shown with their labels; rows of tokens are shown as
+  /// text. DiffuseTask ignores `from`. Throws a UserError if the data cannot be shown.
   virtual void show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const = 0;
   /// Returns the last line of a finished run, for scripts, with the score of its best evaluation: "mIoU:
   /// 0.9512"; empty: none.

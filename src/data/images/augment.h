@@ -20,7 +20,8 @@ struct Augmenter {
   void apply(uint64_t key, int64_t sample, const uint8_t* pixels, float* out) const;
 };
 
-/// Returns the image whose normalized pixels are at `pixels`, clamped to 0 to 255: the inverse of Augmenter.
+/// Converts normalized floats [height, width, channels] to an 8-bit image, clamped to [0, 255]: the inverse
+/// of the normalization in Augmenter, but not of its augmentation.
 Image image_of_normalized(const PixelOptions& options, Extent size, int64_t channels, const float* pixels);
 
 }  // namespace hearth::data

@@ -243,12 +243,13 @@ void ImageTask::report(const Evaluation& last, const fs::path& log, io::ReportDa
 }
 
 void ImageTask::show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const {
-  if (train_->holds_floats()) user_error("the data are numbers, which are no images that could be shown");
+  if (train_->holds_floats())
+    user_error("data.kind=tensors contains floats, which cannot be shown as images; remove --preview");
   page.strips_title = "Training images and their classes";
-  for_first_rows(rows_, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
-    const int64_t size = model_.image_size.num_pixels() * model_.channels;
-    const data::Image image = data::image_of_normalized(pixels_, model_.image_size, model_.channels,
-                                                        data::ImageRows::images(batch) + row * size);
+  for_rows_from(rows_, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
+    const int64_t floats_per_image = model_.image_size.num_pixels() * model_.channels;
+    const data::Image image = data::image_of_normalized(
+        pixels_, model_.image_size, model_.channels, data::ImageRows::images(batch) + row * floats_per_image);
     page.strips.push_back(
         {.images = {data::encode_png(image)},
          .caption = train_->class_names()[static_cast<size_t>(data::ImageRows::labels(batch)[row])]});

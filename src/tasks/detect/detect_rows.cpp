@@ -55,7 +55,7 @@ data::ArrayFormats DetectRows::formats(int64_t length) const {
   return made;
 }
 
-data::BoxSample DetectRows::sample(const data::Row& row) const {
+data::BoxSample DetectRows::augmented_sample(const data::Row& row) const {
   const Extent size = size_of(row.length);
   if (!options_.is_training) return data::make_eval_sample(set_, reader_, size.height, size.width, row.index);
   data::BoxAugment augment = options_.augment;
@@ -63,8 +63,8 @@ data::BoxSample DetectRows::sample(const data::Row& row) const {
   return data::make_train_sample(set_, reader_, augment, size.height, size.width, row.key, row.index);
 }
 
-data::BoxSample DetectRows::trained_sample(const data::Row& row) const {
-  data::BoxSample made = sample(row);
+data::BoxSample DetectRows::training_sample(const data::Row& row) const {
+  data::BoxSample made = augmented_sample(row);
   std::erase_if(made.boxes, [](const data::Box& box) { return box.crowd; });
   if (std::ssize(made.boxes) > options_.max_boxes) {
     std::ranges::stable_sort(made.boxes, std::ranges::greater(), &data::Box::area);
@@ -75,7 +75,7 @@ data::BoxSample DetectRows::trained_sample(const data::Row& row) const {
 
 void DetectRows::make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const {
   const Extent size = size_of(row.length);
-  const data::BoxSample made = trained_sample(row);
+  const data::BoxSample made = training_sample(row);
   data::Augmenter{detector_.pixels(), size, kChannels}.apply(row.key, row.index, made.image.pixels.data(),
                                                              reinterpret_cast<float*>(arrays[0]));
   detector_.write_targets(made.boxes, size, is_plain(row), std::span(arrays).subspan(1));

@@ -26,13 +26,16 @@ class DetectRows : public data::RowSource {
   int64_t row_length(const data::LoaderPosition& begin) const override;
   data::ArrayFormats formats(int64_t length) const override;
   void make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const override;
-  /// Return the input size for a row length, and the augmented image with the boxes that are trained.
+  /// Returns the input size for a row length; options.size if the length is 0.
   Extent size_of(int64_t length) const;
-  data::BoxSample trained_sample(const data::Row& row) const;
+  /// Returns the augmented image of a row and the boxes that count in the loss: no crowd boxes, at most
+  /// max_boxes.
+  data::BoxSample training_sample(const data::Row& row) const;
 
  private:
+  /// True if the epoch of the row is trained without mosaic and mixup.
   bool is_plain(const data::Row& row) const { return row.epoch >= options_.plain_from_epoch; }
-  data::BoxSample sample(const data::Row& row) const;
+  data::BoxSample augmented_sample(const data::Row& row) const;
 
   const data::BoxedImages& set_;
   const Detector& detector_;

@@ -200,18 +200,20 @@ data::Image draw_detections(data::Image original, std::span<const Detection> det
 
 namespace {
 
-/// Training images as RGB bytes, with their boxes drawn.
+/// Training images as RGB bytes with their boxes drawn. A RowSource, so that data::Loader reads the rows in
+/// training order.
 class DrawnRows : public data::RowSource {
  public:
   DrawnRows(const DetectRows& rows, const std::vector<std::string>& names) : rows_(rows), names_(names) {}
   int64_t num_rows() const override { return rows_.num_rows(); }
   int64_t row_length(const data::LoaderPosition& begin) const override { return rows_.row_length(begin); }
   data::ArrayFormats formats(int64_t length) const override { return {{{"images", row_bytes(length)}}}; }
+  /// Returns the bytes of a drawn image: one per channel, where DetectRows has one float.
   int64_t row_bytes(int64_t length) const {
     return rows_.formats(length)[0].row_bytes / static_cast<int64_t>(sizeof(float));
   }
   void make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const override {
-    data::BoxSample sample = rows_.trained_sample(row);
+    data::BoxSample sample = rows_.training_sample(row);
     std::vector<data::LabeledBox> boxes;
     for (const data::Box& box : sample.boxes) boxes.push_back(labeled(box, names_));
     data::draw_boxes(sample.image, boxes);
@@ -406,12 +408,13 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
 void DetectTask::show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const {
   page.strips_title = "Training images and their boxes";
   const DrawnRows rows(train_rows_, options_.train.class_names);
-  for_first_rows(rows, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
+  for_rows_from(rows, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
     const Extent size = train_rows_.size_of(batch.row_length);
     data::Image image{.height = size.height, .width = size.width, .channels = 3};
     const int64_t bytes = rows.row_bytes(batch.row_length);
     const uint8_t* const pixels = batch.array<uint8_t>(0) + row * bytes;
     image.pixels.assign(pixels, pixels + bytes);
+    // With mosaic or mixup, the caption names only the first of several files.
     page.strips.push_back(
         {.images = {small_jpeg(image)},
          .caption = options_.train.images[static_cast<size_t>(batch.indices[row])].file.string()});

@@ -27,7 +27,7 @@ constexpr size_t kMaxSuggestedPrompts = 4;
 constexpr int64_t kMinImagesToSplit = 10;
 /// Max number of file names listed in a message.
 constexpr size_t kMaxNamed = 3;
-/// JPEG quality of images that show_samples() shows, 1 to 100.
+/// JPEG quality of the images in show_samples(), from 1 to 100.
 constexpr int kShownQuality = 85;
 /// Timeout in seconds for the lock of the cache folder. Practically unlimited, because another process may
 /// take hours to fill the cache.
@@ -259,6 +259,7 @@ class CaptionedImageData : public DiffusionData {
       if (std::ranges::find(found, all_.caption(i)) == found.end()) found.push_back(all_.caption(i));
     return found;
   }
+  /// Does not show class images of prior preservation.
   void show_samples(int64_t count, io::ReportData& page) const override {
     page.strips_title = "Training images and their captions";
     const data::LatentSource& images = parts_.train();
@@ -355,7 +356,8 @@ class KohyaImageData : public DiffusionData {
   std::string warning() const override { return parts_.warning(); }
   std::vector<std::string> prompts() const override { return {}; }
   [[noreturn]] void show_samples(int64_t, io::ReportData&) const override {
-    user_error("the caches of sd-scripts hold latents and no images, so hearth cannot show training samples");
+    user_error(
+        "the caches of sd-scripts contain latents, not images, which could be shown; remove --preview");
   }
   void prepare(std::span<const std::string> prompts, const Say&) const override {
     codec_.encode_missing(requested(prompts), preparation_);

@@ -48,7 +48,7 @@ class DiffuseTask : public Task {
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   std::string last_line(const fs::path& log) const override;
   void save_companions(const fs::path& folder, DType) const override;
-  /// Shows images from all of the data, not those of the first steps.
+  /// Adds images that are spread evenly over the training data; ignores the position.
   void show_samples(const data::LoaderPosition&, int64_t count, io::ReportData& page) const override {
     options_.images->show_samples(count, page);
   }

@@ -64,8 +64,9 @@ class DiffusionData {
   /// Returns warnings about the data, one per line; empty if none.
   virtual std::string warning() const { return ""; }
   using Say = std::function<void(const std::string&)>;
-  /// Adds at most `count` training images with their captions or classes to a page, resized and cropped as in
-  /// training. Throws a UserError if there are no images, only latents.
+  /// Adds at most `count` training images, spread evenly over the data, to `page`, with their captions or
+  /// classes. Images are resized and cropped as in training, but not flipped. Throws a UserError if the data
+  /// has only latents.
   virtual void show_samples(int64_t count, io::ReportData& page) const = 0;
   /// Encodes images and prompts and stores them in the cache. Called before the first row is read. May take
   /// long; reports progress with the second argument.

@@ -108,8 +108,9 @@ std::string untrained_note(const RowCounts& counts) {
                      counts.samples);
 }
 
-/// Returns the text of a row, without padding at its end. A token is trained if the token before it has a
-/// label; each document (whose tokens' positions start at 0) begins on a line of its own.
+/// Returns the text of a row in parts, without padding at its end. Labels are shifted by one: token i counts
+/// in the loss if token i - 1 has a label (>= 0) and both belong to the same document. Positions start at 0
+/// in each document; each document starts on a new line.
 std::vector<io::TextPart> text_parts(const text::Tokenizer& tokenizer, std::span<const int32_t> ids,
                                      std::span<const int32_t> labels, std::span<const int32_t> positions,
                                      int32_t padding) {
@@ -345,7 +346,7 @@ void TextTask::show_samples(const data::LoaderPosition& from, int64_t count, io:
   const auto size = static_cast<size_t>(length * num_answers);
   std::vector<int32_t> ids(size), starts(size), positions(size), labels(size);
   data::LoaderPosition at = from;
-  for (count = std::min(count, num_rows()); at.sample < from.sample + count; ++at.sample) {
+  for (count = std::min(count, num_rows() - from.sample); at.sample < from.sample + count; ++at.sample) {
     train_->fill(order.row_at(at),
                  {.ids = ids, .document_starts = starts, .positions = positions, .labels = labels});
     for (int64_t answer = 0; answer < num_answers; ++answer) {

@@ -40,7 +40,8 @@ class MaskStream : public LoaderStream {
   std::vector<float> class_weights_;
 };
 
-/// Returns a strip for the report: an image and its masks in colors, shrunk.
+/// Returns a strip of an image and its masks in the colors of the classes, shrunk to at most kMaxShownSide
+/// pixels per side.
 io::ImageStrip strip_of(const data::Image& image, std::initializer_list<const data::Image*> masks,
                         const std::vector<data::MaskClass>& classes, std::string caption) {
   const Extent size = data::shrunk_to_fit(image.size(), kMaxShownSide);
@@ -314,7 +315,7 @@ void SegmentTask::show_samples(const data::LoaderPosition& from, int64_t count, 
   page.strips_title = "Training images and their masks";
   page.legend = legend_of(train_->classes());
   const Extent size = options_.size;
-  for_first_rows(*rows_, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
+  for_rows_from(*rows_, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
     const int64_t pixels = size.num_pixels();
     const data::Image image = data::image_of_normalized(
         options_.pixels, size, model_.channels, batch.array<float>(0) + row * pixels * model_.channels);
