@@ -216,7 +216,7 @@ std::string strips(const ReportData& data) {
 
 std::string texts(const ReportData& data) {
   if (data.texts.empty()) return "";
-  std::string html = heading("Texts", "The loss counts the marked tokens.") + "<div class='texts'>";
+  std::string html = heading("Training texts", "Marked tokens count in the loss.") + "<div class='texts'>";
   for (const TextSample& sample : data.texts) {
     html += fmt::format("<figure><div class='soft'>{}</div><div class='text'>", escape_html(sample.caption));
     for (const TextPart& part : sample.parts) {

@@ -46,19 +46,19 @@ struct LegendEntry {
   std::string color;  ///< CSS, "#c08040"
 };
 
-/// A part of a text; the loss counts the tokens of trained parts.
+/// Consecutive tokens of a row as text: either all of them count in the loss, or none.
 struct TextPart {
   std::string text;
-  bool is_trained = false;
+  bool is_trained = false;  ///< true if the tokens count in the loss
 };
 
-/// A text of the training data.
+/// A training row as text.
 struct TextSample {
   std::string caption;
   std::vector<TextPart> parts;
 };
 
-/// Contents of report.html.
+/// Contents of report.html, or of the page of hearth validate --preview.
 struct ReportData {
   std::string title;
   std::string subtitle;  ///< description of the dataset
@@ -84,7 +84,7 @@ struct ReportData {
   std::vector<ImageStrip> strips;
   std::vector<ImageStrip> worst_strips;  ///< images with the worst predictions, the worst first
   std::string worst_note;                ///< order of `worst_strips` as a sentence
-  std::vector<TextSample> texts;         ///< trained parts are marked
+  std::vector<TextSample> texts;         ///< training rows; the parts that count in the loss are marked
   std::vector<std::string> charts;       ///< additional charts as SVG
   std::string arena_svg;
 };

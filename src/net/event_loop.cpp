@@ -195,9 +195,9 @@ void EventLoop::refuse(Connection& connection, const HttpFault& fault) {
   send_pending(connection);
 }
 
-/// Sends as many bytes as the socket accepts now. If the response is then complete, finishes it. Takes bytes
-/// from the outbox only when all earlier ones are sent, so that a slow client fills the outbox up to its
-/// limit.
+/// Sends bytes until none are left or the socket would block, and calls finish_response() once a complete
+/// response is sent. Moves bytes from the outbox only after all earlier ones are sent, so that the outbox of
+/// a slow client reaches its limit and the stream ends.
 void EventLoop::send_pending(Connection& connection) {
   bool is_complete = false, closes = false;
   std::string& out = connection.out;
