@@ -113,7 +113,7 @@ void run_validate(const CLI::App& verb, const ValidateArguments& arguments) {
     for (const char* split : {"train", "test"}) task.check_images(job, split, report);
   if (!preview.empty()) {
     run::write_preview(job, preview);
-    say(json ? stderr : stdout, "wrote {}: the first training samples, as the model sees them\n", preview);
+    say(json ? stderr : stdout, "wrote {} with training samples as the model sees them\n", preview);
   }
   if (json)
     return print_json(
@@ -153,7 +153,7 @@ void add_validate(CLI::App& app) {
   verb->add_option("recipe", arguments->name, "Recipe file or name")->required();
   verb->add_option("--out", arguments->out, "Run folder that training would use (default: runs/NAME)");
   verb->add_option("--preview", arguments->preview,
-                   "File for an HTML page that shows training samples as the model sees them");
+                   "Also write an HTML page of training samples, as the model sees them, to this file");
   add_json(*verb, arguments->json);
   allow_overrides(*verb);
   set_example(*verb, "hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl");

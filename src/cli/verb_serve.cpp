@@ -73,11 +73,11 @@ void set_key(net::HttpServerOptions& options) {
   options.token = net::random_token();
 }
 
-/// Use that clients make of the URL of the server followed by `path`.
+/// Line about clients, printed at the start: `label`, then the URL of the server followed by `path`.
 struct ClientHint {
-  const char *use, *path;
+  const char *label, *path;
 };
-constexpr ClientHint kOpenAi = {"OpenAI clients: base URL", "v1"}, kPredict = {"images: POST to", "predict"};
+constexpr ClientHint kOpenAi = {"OpenAI clients: base URL", "v1"}, kPredict = {"POST images to", "predict"};
 
 void run_server(net::HttpServer& server, const ServeArguments& arguments, const std::string& name,
                 const ClientHint& hint) {
@@ -88,7 +88,7 @@ void run_server(net::HttpServer& server, const ServeArguments& arguments, const 
     print_json({{"model", name}, {"url", server.url()}, {"port", server.port()}, {"token", token}});
   } else {
     say("serving {} at {}?token={}\n", name, server.url(), token);
-    say("{} {}{}, API key {}\n", hint.use, server.url(), hint.path, token);
+    say("{} {}{}, API key {}\n", hint.label, server.url(), hint.path, token);
     std::fflush(stdout);
   }
   signals.wait();

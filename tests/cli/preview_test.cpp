@@ -12,14 +12,16 @@ using testing::Not;
 
 class Preview : public Program {
  protected:
-  /// Returns the page of a recipe.
+  /// Runs hearth validate --preview with these arguments, checks that it creates no run folder, and returns
+  /// the page.
   std::string page_of(const std::string& arguments) {
     works("export XDG_CACHE_HOME=$PWD/cache; hearth validate " + arguments +
           " --preview page.html threads=1");
     EXPECT_FALSE(has("runs"));
     return get("page.html");
   }
-  /// Writes images and masks of two colors, whose left half belongs to class 1.
+  /// Writes a gray image for each split, and a mask whose left half is class 1 (floor) and whose right half
+  /// is class 0 (wall).
   void put_masked_images() {
     constexpr int64_t kSide = 16;
     data::Image image{.height = kSide, .width = kSide, .channels = 3};
@@ -56,7 +58,7 @@ TEST_F(Preview, ShowsImagesWithBoxes) {
   EXPECT_EQ(count_of(page, "<figure>"), 12U);
 }
 
-TEST_F(Preview, ShowsImagesOfGenerators) {
+TEST_F(Preview, ShowsImagesOfDiffusionData) {
   const std::string image =
       data::encode_png({.height = 28, .width = 28, .channels = 1, .pixels = std::vector<uint8_t>(28 * 28)});
   for (int i = 0; i < 3; ++i)
@@ -67,7 +69,7 @@ TEST_F(Preview, ShowsImagesOfGenerators) {
   EXPECT_EQ(count_of(page, "<figure>"), 3U);
 }
 
-TEST_F(Preview, MarksWhatTheLossCounts) {
+TEST_F(Preview, MarksTokensThatCountInTheLoss) {
   write_tiny_model(at("model"));
   std::string chats;
   for (int i = 0; i < 10; ++i) chats += chat_line("question <1>", "answer");
@@ -91,7 +93,7 @@ TEST_F(Preview, ShowsBothAnswersOfAPair) {
                     HasSubstr("Row 1, rejected answer"), HasSubstr("<mark>bad&lt;|im_end|&gt;</mark>")));
 }
 
-TEST_F(Preview, RefusesAFolderBeforeItReadsTheData) { refused("hearth validate demo --preview /", {"/"}); }
+TEST_F(Preview, RefusesAFolderAsItsFile) { refused("hearth validate demo --preview /", {"/"}); }
 
 }  // namespace
 }  // namespace hearth
