@@ -90,6 +90,15 @@ uint64_t Dataset::content(int64_t index) const {
   return hash64(std::as_bytes(std::span(pixels)));
 }
 
+Image read_image(const Dataset& dataset, int64_t index) {
+  const Extent size = dataset.image_size();
+  Image image{.height = size.height, .width = size.width, .channels = dataset.channels()};
+  image.pixels.resize(static_cast<size_t>(image.height * image.width * image.channels));
+  int32_t label = 0;
+  dataset.read(index, image.pixels.data(), &label);
+  return image;
+}
+
 std::vector<std::string> dataset_kinds() {
   std::vector<std::string> names;
   for (const Kind& kind : kKinds) names.emplace_back(kind.name);

@@ -78,6 +78,9 @@ class Dataset {
   int64_t channels_ = 0;
 };
 
+/// Reads an image of a dataset that does not hold floats. Throws the UserError of Dataset::read().
+Image read_image(const Dataset& dataset, int64_t index);
+
 /// Returns the valid values of DatasetOptions::kind.
 std::vector<std::string> dataset_kinds();
 /// Opens a dataset; throws a UserError with the path and the expected layout on failure.

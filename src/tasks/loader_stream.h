@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "base/function_ref.h"
+#include "data/class_balance.h"
 #include "data/loader.h"
 #include "tasks/task.h"
 
@@ -10,6 +12,13 @@ namespace hearth::tasks {
 
 /// Text printed after the number of training images if classes are balanced.
 inline constexpr const char* kBalanced = " (each class drawn equally often)";
+
+/// Returns the options for training rows: those of a loader, with the class balance if there is one.
+inline data::LoaderOptions with_balance(data::LoaderOptions options,
+                                        const std::optional<data::ClassBalance>& balance) {
+  options.balance = balance ? &*balance : nullptr;
+  return options;
+}
 
 /// Micro-batches of a row source, starting at a position or, without one, at the first row. The source must
 /// outlive the stream.

@@ -51,15 +51,6 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
   }
 }
 
-data::Image image_of(const data::Dataset& dataset, int64_t index) {
-  const Extent size = dataset.image_size();
-  data::Image image{.height = size.height, .width = size.width, .channels = dataset.channels()};
-  image.pixels.resize(static_cast<size_t>(image.height * image.width * image.channels));
-  int32_t label = 0;
-  dataset.read(index, image.pixels.data(), &label);
-  return image;
-}
-
 std::vector<int32_t> labels_of(const data::Dataset& dataset) {
   std::vector<int32_t> labels(static_cast<size_t>(dataset.size()));
   for (size_t i = 0; i < labels.size(); ++i) labels[i] = dataset.label(static_cast<int64_t>(i));
@@ -121,7 +112,7 @@ class MetricSums {
   };
   io::SamplePrediction sample(int64_t index, const Prediction& one) const {
     const std::vector<std::string>& names = dataset_.class_names();
-    return {.png = data::encode_png(image_of(dataset_, index)),
+    return {.png = data::encode_png(data::read_image(dataset_, index)),
             .truth = names[static_cast<size_t>(one.truth)],
             .predicted = names[static_cast<size_t>(one.predicted)],
             .probability = one.confidence};
@@ -180,15 +171,9 @@ ImageTask::ImageTask(const ImageTaskOptions& options)
   if (options.balance) balance_.emplace(labels_of(*train_));
 }
 
-data::LoaderOptions ImageTask::training_options() const {
-  data::LoaderOptions options = loader_;
-  options.balance = balance_ ? &*balance_ : nullptr;
-  return options;
-}
-
 std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
                                              const data::LoaderShare& share) const {
-  data::LoaderOptions options = training_options();
+  data::LoaderOptions options = with_balance(loader_, balance_);
   options.share = share;
   return std::make_unique<LoaderStream>(rows_, options, from);
 }
@@ -246,14 +231,16 @@ void ImageTask::show_samples(const data::LoaderPosition& from, int64_t count, io
   if (train_->holds_floats())
     user_error("data.kind=tensors contains floats, which cannot be shown as images; remove --preview");
   page.strips_title = "Training images and their classes";
-  for_rows_from(rows_, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
-    const int64_t floats_per_image = model_.image_size.num_pixels() * model_.channels;
-    const data::Image image = data::image_of_normalized(
-        pixels_, model_.image_size, model_.channels, data::ImageRows::images(batch) + row * floats_per_image);
-    page.strips.push_back(
-        {.images = {data::encode_png(image)},
-         .caption = train_->class_names()[static_cast<size_t>(data::ImageRows::labels(batch)[row])]});
-  });
+  for_rows_from(
+      rows_, with_balance(loader_, balance_), from, count, [&](const data::Batch& batch, int64_t row) {
+        const int64_t floats_per_image = model_.image_size.num_pixels() * model_.channels;
+        const data::Image image =
+            data::image_of_normalized(pixels_, model_.image_size, model_.channels,
+                                      data::ImageRows::images(batch) + row * floats_per_image);
+        page.strips.push_back(
+            {.images = {data::encode_png(image)},
+             .caption = train_->class_names()[static_cast<size_t>(data::ImageRows::labels(batch)[row])]});
+      });
 }
 
 io::ReportSection ImageTask::label_section(const Evaluation& last) const {

@@ -42,7 +42,6 @@ class ImageTask : public Task {
   int64_t staging_bytes() const override;
 
  private:
-  data::LoaderOptions training_options() const;
   /// Returns the section of the report with the numbers of images by class.
   io::ReportSection label_section(const Evaluation& last) const;
 

@@ -245,15 +245,9 @@ std::vector<int64_t> DetectTask::row_lengths() const {
   return lengths;
 }
 
-data::LoaderOptions DetectTask::training_options() const {
-  data::LoaderOptions options = options_.loader;
-  options.balance = balance_ ? &*balance_ : nullptr;
-  return options;
-}
-
 std::unique_ptr<BatchStream> DetectTask::open(const data::LoaderPosition& from,
                                               const data::LoaderShare& share) const {
-  data::LoaderOptions options = training_options();
+  data::LoaderOptions options = with_balance(options_.loader, balance_);
   options.share = share;
   return std::make_unique<LoaderStream>(train_rows_, options, from);
 }
@@ -408,17 +402,18 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
 void DetectTask::show_samples(const data::LoaderPosition& from, int64_t count, io::ReportData& page) const {
   page.strips_title = "Training images and their boxes";
   const DrawnRows rows(train_rows_, options_.train.class_names);
-  for_rows_from(rows, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
-    const Extent size = train_rows_.size_of(batch.row_length);
-    data::Image image{.height = size.height, .width = size.width, .channels = 3};
-    const int64_t bytes = rows.row_bytes(batch.row_length);
-    const uint8_t* const pixels = batch.array<uint8_t>(0) + row * bytes;
-    image.pixels.assign(pixels, pixels + bytes);
-    // With mosaic or mixup, the caption names only the first of several files.
-    page.strips.push_back(
-        {.images = {small_jpeg(image)},
-         .caption = options_.train.images[static_cast<size_t>(batch.indices[row])].file.string()});
-  });
+  for_rows_from(
+      rows, with_balance(options_.loader, balance_), from, count, [&](const data::Batch& batch, int64_t row) {
+        const Extent size = train_rows_.size_of(batch.row_length);
+        data::Image image{.height = size.height, .width = size.width, .channels = 3};
+        const int64_t bytes = rows.row_bytes(batch.row_length);
+        const uint8_t* const pixels = batch.array<uint8_t>(0) + row * bytes;
+        image.pixels.assign(pixels, pixels + bytes);
+        // With mosaic or mixup, the caption names only the first of several files.
+        page.strips.push_back(
+            {.images = {small_jpeg(image)},
+             .caption = options_.train.images[static_cast<size_t>(batch.indices[row])].file.string()});
+      });
 }
 
 void DetectTask::write_tables(const fs::path& folder, int64_t steps_per_epoch) const {

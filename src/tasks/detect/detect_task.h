@@ -65,7 +65,6 @@ class DetectTask : public Task {
   int64_t staging_bytes() const override;
 
  private:
-  data::LoaderOptions training_options() const;
   /// Returns a strip for the report: held-out image `index` with its ground-truth boxes, and the same image
   /// with the detections.
   io::ImageStrip strip(int64_t index, std::span<const Detection> found) const;

@@ -66,15 +66,11 @@ class LabeledImageData : public DiffusionData {
   std::vector<std::string> prompts() const override { return names(); }
   void show_samples(int64_t count, io::ReportData& page) const override {
     page.strips_title = "Training images and their classes";
-    const Extent size = train_images_->image_size();
-    data::Image image{.height = size.height, .width = size.width, .channels = train_images_->channels()};
-    image.pixels.resize(static_cast<size_t>(size.num_pixels() * image.channels));
     for (const int64_t index : stratified_indices(count, train_images_->size())) {
-      int32_t label = 0;
-      train_images_->read(index, image.pixels.data(), &label);
-      const data::Image shown = options_.space ? data::resize(image, options_.space->pixels) : image;
-      page.strips.push_back(
-          {.images = {data::encode_png(shown)}, .caption = names()[static_cast<size_t>(label)]});
+      const data::Image image = train_latents_ ? train_latents_->image(static_cast<size_t>(index))
+                                               : data::read_image(*train_images_, index);
+      const auto label = static_cast<size_t>(train_images_->label(index));
+      page.strips.push_back({.images = {data::encode_png(image)}, .caption = names()[label]});
     }
   }
   const DiffusionCodec* codec() const override { return codec_.get(); }

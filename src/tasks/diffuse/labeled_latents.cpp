@@ -29,12 +29,8 @@ LabeledLatents::LabeledLatents(const data::Dataset& images, const LabeledLatents
 
 data::Image LabeledLatents::image(size_t number) const {
   const auto count = static_cast<size_t>(images_.size());
-  const Extent size = images_.image_size();
-  data::Image image{.height = size.height, .width = size.width, .channels = images_.channels()};
-  image.pixels.resize(static_cast<size_t>(size.num_pixels() * image.channels));
-  int32_t label = 0;
-  images_.read(static_cast<int64_t>(number % count), image.pixels.data(), &label);
-  if (size != options_.pixels) image = data::resize(image, options_.pixels);
+  data::Image image = data::read_image(images_, static_cast<int64_t>(number % count));
+  if (image.size() != options_.pixels) image = data::resize(image, options_.pixels);
   if (number >= count) data::mirror(image);
   return image;
 }

@@ -26,6 +26,9 @@ class LabeledLatents : public data::LatentSource {
   void make(FunctionRef<std::vector<float>(const data::Image&)> encode,
             FunctionRef<void(int64_t count)> done) const;
 
+  /// Returns the pixels that are encoded; number size() + i is image i mirrored.
+  data::Image image(size_t number) const;
+
   int64_t size() const override { return images_.size(); }
   int64_t channels() const override { return options_.format.channels; }
   Extent extent(int64_t index) const override { return encoded_.extent(static_cast<size_t>(index)); }
@@ -33,8 +36,6 @@ class LabeledLatents : public data::LatentSource {
   int32_t label(int64_t index) const override { return images_.label(index); }
 
  private:
-  data::Image image(size_t number) const;
-
   const data::Dataset& images_;
   LabeledLatentsOptions options_;
   EncodedImages encoded_;  ///< all images, followed by all mirrored images if `flip`

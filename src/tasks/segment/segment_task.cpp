@@ -202,15 +202,9 @@ std::vector<int64_t> SegmentTask::eval_sizes(int64_t batch) const {
   return options_.resizes ? Task::eval_sizes(batch) : std::vector<int64_t>{batch};
 }
 
-data::LoaderOptions SegmentTask::training_options() const {
-  data::LoaderOptions options = loader_;
-  options.balance = balance_ ? &*balance_ : nullptr;
-  return options;
-}
-
 std::unique_ptr<BatchStream> SegmentTask::open(const data::LoaderPosition& from,
                                                const data::LoaderShare& share) const {
-  data::LoaderOptions options = training_options();
+  data::LoaderOptions options = with_balance(loader_, balance_);
   options.share = share;
   return std::make_unique<MaskStream>(*rows_, options, from, options_.class_weights);
 }
@@ -315,16 +309,17 @@ void SegmentTask::show_samples(const data::LoaderPosition& from, int64_t count, 
   page.strips_title = "Training images and their masks";
   page.legend = legend_of(train_->classes());
   const Extent size = options_.size;
-  for_rows_from(*rows_, training_options(), from, count, [&](const data::Batch& batch, int64_t row) {
-    const int64_t pixels = size.num_pixels();
-    const data::Image image = data::image_of_normalized(
-        options_.pixels, size, model_.channels, batch.array<float>(0) + row * pixels * model_.channels);
-    const std::span labels(batch.array<int32_t>(1) + row * pixels, static_cast<size_t>(pixels));
-    data::Image mask{.height = size.height, .width = size.width, .channels = 1};
-    for (const int32_t label : labels)
-      mask.pixels.push_back(label < 0 ? data::kUnlabeled : static_cast<uint8_t>(label));
-    page.strips.push_back(strip_of(image, {&mask}, train_->classes(), train_->where(batch.indices[row])));
-  });
+  for_rows_from(
+      *rows_, with_balance(loader_, balance_), from, count, [&](const data::Batch& batch, int64_t row) {
+        const int64_t pixels = size.num_pixels();
+        const data::Image image = data::image_of_normalized(
+            options_.pixels, size, model_.channels, batch.array<float>(0) + row * pixels * model_.channels);
+        const std::span labels(batch.array<int32_t>(1) + row * pixels, static_cast<size_t>(pixels));
+        data::Image mask{.height = size.height, .width = size.width, .channels = 1};
+        for (const int32_t label : labels)
+          mask.pixels.push_back(label < 0 ? data::kUnlabeled : static_cast<uint8_t>(label));
+        page.strips.push_back(strip_of(image, {&mask}, train_->classes(), train_->where(batch.indices[row])));
+      });
 }
 
 void SegmentTask::save_companions(const fs::path& folder, DType) const {

@@ -51,7 +51,6 @@ class SegmentTask : public Task {
   int64_t staging_bytes() const override;
 
  private:
-  data::LoaderOptions training_options() const;
   MaskInput input() const;
 
   models::ModelOptions model_;
