@@ -36,6 +36,25 @@ inline constexpr std::string_view kTrainerOptimizers =
     "paged_adamw_32bit=adamw adamw_bnb_8bit=adamw8bit adamw_8bit=adamw8bit paged_adamw_8bit=adamw8bit "
     "adamw_torch_8bit=adamw8bit lion_32bit=lion paged_lion_32bit=lion sgd=sgd";
 
+/// Rules of arguments that have the same names and defaults in several tools.
+inline constexpr Rule kTrainerScheduler = {
+    .keys = "lr_scheduler_type",
+    .kind = RuleKind::convert,
+    .ours = "schedule.name",
+    .note = "cosine, cosine_with_min_lr, constant, constant_with_warmup",
+    .fallback = "linear",
+    .convert = convert_scheduler};
+inline constexpr Rule kTrainerWarmup = {.keys = "warmup_ratio warmup_steps",
+                                        .kind = RuleKind::convert,
+                                        .ours = "schedule.warmup_steps",
+                                        .note = "a fraction needs the number of updates",
+                                        .convert = convert_warmup};
+inline constexpr Rule kTrainerEpochs = {.keys = "num_train_epochs",
+                                        .kind = RuleKind::convert,
+                                        .ours = "train.epochs",
+                                        .fallback = "3",
+                                        .convert = convert_epochs};
+
 /// Sets data.path to a file. For a dataset on the hub, this is the file to which the user must write it.
 Result set_data(Importer& importer, const std::string& path);
 /// Returns the first record of a local JSON or JSON Lines file; null if there is none.
