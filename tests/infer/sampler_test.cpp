@@ -87,7 +87,7 @@ TEST(Sampler, PenalizesReturnedTokensByPresenceAndFrequency) {
   };
   // The logits of 1 and 2 fall once, by 0.5.
   EXPECT_THAT(greedy({.presence_penalty = 0.5}), ElementsAre(1, 2, 1, 1, 1));
-  // They fall each time: 1, 0.7, 0.5, 0.2, 0 = that of token 0.
+  // The logit of a returned token falls each time: 1, 0.7, 0.5, 0.2, then 0 as for token 0.
   EXPECT_THAT(greedy({.frequency_penalty = 0.5}), ElementsAre(1, 2, 1, 2, 0));
   EXPECT_THAT(greedy({.presence_penalty = 0.25, .frequency_penalty = 0.25}), ElementsAre(1, 2, 1, 1, 2));
 }
